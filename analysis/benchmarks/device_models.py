@@ -1,8 +1,8 @@
-"""How near the times that a device model plays come to its figures, by fio.
+"""Accuracy of the times of device models against their figures, by fio.
 
-Writes DEVICE-MODELS.md. What is expected is computed here from the figures alone: the mean of many
-random seeks, half a turn, the data; latency and its spread; the limits. ``--rounds N`` (3),
-``--seconds N`` of fio for each figure (3), and the names of models. Needs root, FUSE and fio.
+Writes DEVICE-MODELS.md. Expected values are computed here from the figures alone: the mean of many
+random seeks, half a turn, the data; latency and its spread; the limits. Options: ``--rounds N``
+(3), ``--seconds N`` of fio for each figure (3), and the names of models. Needs root, FUSE and fio.
 """
 
 import argparse
@@ -38,7 +38,7 @@ FIGURES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def expected(model: DeviceModel) -> dict[str, float]:
-    """Return what the figures of a model say, for those of FIGURES that they say."""
+    """Return the expected values of those FIGURES that follow from the figures of a model."""
     spec = json.loads(model.json)
     return _rotating(spec) if spec["kind"] == "rotating" else _solid(spec)
 
@@ -85,7 +85,7 @@ def _solid(spec: dict[str, Any]) -> dict[str, float]:
 
 @contextmanager
 def playing(place: Path, model: DeviceModel | None) -> Iterator[Path]:
-    """Yield a loop device that takes the time of a model."""
+    """Yield a loop device with the times of a model."""
     image = place / "image"
     with image.open("wb") as file:
         file.truncate(SIZE_BYTES)
@@ -101,7 +101,7 @@ def playing(place: Path, model: DeviceModel | None) -> Iterator[Path]:
 
 
 def measured(device: Path, figure: str, seconds: float) -> float:
-    """Return one figure by fio, after the device has written everything out."""
+    """Return one figure by fio, measured after the device has written everything out."""
     unit, options = FIGURES[figure]
     descriptor = os.open(device, os.O_RDONLY)
     os.fsync(descriptor)

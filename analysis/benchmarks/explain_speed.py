@@ -1,9 +1,9 @@
-"""How many calls per second ``explain`` handles: python analysis/benchmarks/explain_speed.py.
+"""Calls per second of ``explain``: python analysis/benchmarks/explain_speed.py.
 
 Writes a synthetic trace (vectorised, real schema) and times ``explain`` from Parquet to answer,
-best of three. Prints calls/s, by the clock and by CPU time, peak memory, and how many times the CPU
-time of a plain scan that is: DuckDB summing up the same columns, which no answer can do without.
-With a trace directory as argument, times that one (a long one: see multiply.py), once if it is
+best of three. Prints calls/s, by the clock and by CPU time, peak memory, and the ratio to the CPU
+time of a plain scan: DuckDB summing up the same columns, which is the least possible work. With a
+trace directory as argument, times that one (for long ones see multiply.py), only once if it is
 long.
 """
 
@@ -130,7 +130,7 @@ def scan(path: Path) -> None:
 
 
 def cpu_s(work: Callable[[Path], object], path: Path) -> float:
-    """Return the least CPU seconds that something took in a few rounds."""
+    """Return the least CPU seconds of some work in a few rounds."""
     took = []
     for _ in range(ROUNDS):
         began = time.process_time()
@@ -144,7 +144,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="spoolscope-bench-", dir="/var/tmp") as scratch:
         path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(scratch)
         if len(sys.argv) == 1:
-            # In a process of its own, so that the peak of memory is that of explain.
+            # In another process, so that the peak of memory is that of explain.
             writer = multiprocessing.Process(target=write_trace, args=(path, N_CALLS))
             writer.start()
             writer.join()

@@ -1,10 +1,10 @@
-"""How often rules of insights are right: precision and recall over scenarios.
+"""Accuracy of the rules of insights: precision and recall over scenarios.
 
 Writes INSIGHTS.md. The faults of ``spoolscope lab faults`` are injected under a real load and
 recorded (needs root, BPF and FUSE; ``--hand-made`` leaves them out); beside them are traces written
-by hand, two for each rule: one that brings it about, one that looks alike. ``--kept DIR`` has
-results of an earlier run that was interrupted, and keeps those of this one; ``--seconds N`` of each
-load (3); names of faults limit them.
+by hand, two for each rule: one in which it must fire, one that only looks similar. ``--kept DIR``
+has the results of an interrupted run, and gets those of this one; ``--seconds N`` is the length of
+each load (3); names of faults select these.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from trace_builder import TraceBuilder
 TEXT = Path(__file__).parents[1] / "INSIGHTS.md"
 
 DISK = {"slow_disk", "saturated_disk", "busy_disk", "sync_price", "cold_inodes", "small_appends"}
-"""What a disk with delays brings about besides what a fault is meant for: true, and allowed."""
+"""Insights that any disk with delays causes besides the intended one: true, and so allowed."""
 
 EXPECTED: dict[str, set[str]] = {
     "slow-flush": {"commit_flush"},
@@ -56,7 +56,7 @@ EXPECTED: dict[str, set[str]] = {
     "throttled": {"io_limit"},
     "small-memory": {"memory", "dirty_limit"},
 }
-"""Rules that must fire, by fault: of several one, for each of them names it."""
+"""Rules by fault, one of which must fire, as each of them is right."""
 
 ALSO: dict[str, set[str]] = {
     "held-directory": {"busy_file"},
@@ -69,12 +69,12 @@ ALSO: dict[str, set[str]] = {
     "slow-write": {"log_tree_queue", "full_commits", "data_journal", "neighbours_data"},
     "slow-data": {"neighbours_data"},
 }
-"""Rules that may fire, too: the load has these troubles besides."""
+"""Rules that may fire, too, as the load also has these problems."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One scenario: rules that must fire, that may, and that did; it is real or made by hand."""
+    """One scenario, real or made by hand: rules that must fire, that may, and that did."""
 
     name: str
     must: frozenset[str]
@@ -84,7 +84,7 @@ class Case:
 
 
 def by_hand() -> Iterator[Case]:
-    """Yield the traces written by hand; of the other rules they say nothing."""
+    """Yield the traces written by hand, each of which tests one rule only."""
     for kind, pair in PAIRS.items():
         for what, scene in (("fires", pair.fires), ("alike", pair.alike)):
             with tempfile.TemporaryDirectory() as place:
@@ -116,16 +116,16 @@ def injected(names: list[str], seconds: float, kept: Path) -> Iterator[Case]:
 
 
 def case_of(name: str, fstype: str, fired: frozenset[str]) -> Case:
-    """Return what a fault should and did bring about."""
+    """Return the expected and actual rules of a fault."""
     may = DISK | ALSO.get(name, set()) if FAULTS[name].delays else ALSO.get(name, set())
-    # A machine with too few CPUs is no fault of the scenario's, and no mistake of the rule.
+    # Too few CPUs of the machine are neither part of the scenario nor an error of the rule.
     may = may | {"too_few_cpus", "commit_without_cpu", "busy_cpu", "host_steal", "recorder_cost"}
     must = EXPECTED[name] & fired or EXPECTED[name] - {"dirty_limit"}
     return Case(f"{name} on {fstype}", frozenset(must), frozenset(may - must), fired, real=True)
 
 
 def table(cases: list[Case]) -> Iterator[str]:
-    """Yield the rows of rules: how often each should have fired, did, and was right."""
+    """Yield a row for each rule: how often it should have fired, fired, and was right."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for case in cases:
         for kind in case.must | (case.fired - case.may):

@@ -2,9 +2,9 @@
 
 At --scale 1 the spool has 1,000,000 Maildirs (each with cur, new and tmp) and one directory of
 1,000,000 files. It is made on a fresh image, and a load is recorded there: deliveries and readings
-in Maildirs chosen at random, and listings of the large directory. What was recorded is then
-explained, planned, reported and replayed. Prints the wall time of each step and the largest memory
-that one of its processes had: all that is resident, and of that what no file backs. Needs root.
+in Maildirs chosen at random, and listings of the large directory. The recording is then explained,
+planned, reported and replayed. Prints the wall time of each step and the peak memory of its largest
+process: all resident memory, and the part without a file behind it. Needs root.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--on", action="append", help="candidate (ext4, xfs and btrfs)")
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="for images and traces")
-    parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)  # what is recorded
+    parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)  # the recorded program
     options = parser.parse_args()
     boxes, files = round(BOXES * options.scale), round(FILES * options.scale)
     if options.load:
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) -> None:
-    """Print what each step costs on a candidate."""
+    """Print the cost of each step on a candidate."""
     print(f"\n{candidate:<34}{'seconds':>9}{'MiB':>8}{'anonymous':>11}")
     trace, replay = work / "trace", work / "replay"
     with prepared(parse(candidate), work, image_bytes(0, 4 * boxes + files)) as target:
@@ -77,7 +77,7 @@ def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) ->
 
 @dataclass
 class Used:
-    """The needs of one program, in seconds of wall time and bytes at its peak."""
+    """Wall time of one program, seconds, and its peak memory, bytes."""
 
     began_s: float
     ended_s: float
@@ -93,7 +93,7 @@ def timed(name: str) -> Iterator[None]:
 
 
 def step(name: str, *words: object) -> None:
-    """Run a command of spoolscope and print what it and each native program of it needed."""
+    """Run a command of spoolscope; print its usage and that of each of its native programs."""
     used: dict[str, Used] = {}
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
@@ -122,7 +122,7 @@ def _row(name: str, seconds: float, used: Used) -> str:
 
 
 def _watch(pid: int, used: dict[str, Used], stop: threading.Event) -> None:
-    """Note what a process and its children need, by program, until it is over."""
+    """Note the usage of a process and its children, by program, until it is over."""
     while not stop.wait(POLL_S):
         for child in _family(pid):
             try:
@@ -155,7 +155,7 @@ def _family(pid: int) -> list[int]:
 
 
 def _named(words: list[bytes]) -> str | None:
-    """Return what a program is called in the table; None if it is none of ours."""
+    """Return the name of a program in the table; None if it is not one of ours."""
     name = os.path.basename(words[0]).decode()  # noqa: PTH119 - bytes
     if name == "spoolscope-replay":
         verbs = (b"order", b"fixture", b"run", b"verify", b"explain")
@@ -169,7 +169,7 @@ def _kib(status: str, key: str) -> int:
 
 
 def box(number: int) -> str:
-    """Return the place of a Maildir: a thousand lie in one directory, as with a hashed layout."""
+    """Return the path of a Maildir; each directory has a thousand, as with a hashed layout."""
     return f"{number // BOXES_TOGETHER:03d}/user{number:07d}"
 
 

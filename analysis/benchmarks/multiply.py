@@ -1,9 +1,9 @@
-"""Write a long trace out of a short real one: python analysis/benchmarks/multiply.py TRACE N OUT.
+"""Make a long trace from a short real one: python analysis/benchmarks/multiply.py TRACE N OUT.
 
-Copy k of N has its times shifted by k times the length of the recording and its thread ids by
-k times the highest, so that calls, segments, commits and requests go together as they did and
-no two copies meet. Stacks are those of the original, paths too unless --own-names: then each copy
-works in a directory of its own, on files of its own.
+Copy k of N has its times shifted by k times the length of the recording and its thread ids by k
+times the highest, so that calls, segments, commits and requests match as before and copies do not
+mix. Stacks are those of the original, paths too unless --own-names: then each copy has its own
+directory and files.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
 TIMES = ("ts_ns", "start_ns", "end_ns")
-# Every thread is one of its copy, kernel threads too.
+# Each copy has its own threads, kernel threads too.
 SHIFTED = ("pid", "tid", "parent_pid", "parent_tid", "waker_pid", "waker_tid", "trigger_pid",
            "trigger_tid", "holder_pid", "holder_tid", "owner_pid", "owner_tid")  # fmt: skip
 PATHS = ("path_id", "path2_id", "cwd_id", "target_id", "dir_id", "name_id")
@@ -32,7 +32,7 @@ NAMES = {"paths", "tree"}
 
 @dataclass(frozen=True)
 class Step:
-    """How far a copy lies from the one before: ns, thread ids, path ids and inode numbers."""
+    """Shift from one copy to the next: ns, thread ids, path ids and inode numbers."""
 
     ns: int
     tids: int

@@ -1,22 +1,22 @@
-//! Which request waits how long.
+//! Delays of requests, by kind and place.
 
 use anyhow::{Context, Result, bail};
 use std::ops::Range;
 use std::time::Duration;
 
-/// What is asked of the disk.
+/// Kind of a request to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Data wanted.
+    /// Read of data.
     Read,
-    /// Data given.
+    /// Write of data.
     Write,
-    /// Everything written so far must last.
+    /// Everything written so far must become durable.
     Flush,
 }
 
 impl Kind {
-    /// The word of the log and of the commands.
+    /// Return the word for it in the log and in commands.
     pub fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// What is in force.
+/// Delays in force.
 #[derive(Debug, Default)]
 pub struct Delays {
     /// Delays by kind and place, latest last.
@@ -62,13 +62,12 @@ impl Delays {
         Ok(())
     }
 
-    /// Return how long a request takes without a delay, where requests take the time of the
-    /// device model.
+    /// Return the time of a request without a delay if the device model is on, else `None`.
     pub fn modelled(&self) -> Option<Duration> {
         self.modelled.then_some(self.path)
     }
 
-    /// Return how long a request for `bytes` at `offset` waits.
+    /// Return the delay of a request for `bytes` at `offset`.
     pub fn of(&self, kind: Kind, offset: u64, bytes: u64) -> Duration {
         let touches = |place: &Range<u64>| offset < place.end && offset + bytes > place.start;
         self.set

@@ -1,4 +1,4 @@
-//! The one file of the FUSE filesystem: its root.
+//! The FUSE filesystem: a single file, which is its root.
 
 use crate::delays::{Delays, Kind};
 use crate::model::Model;
@@ -21,7 +21,7 @@ const REQUEST_BYTES: u32 = 1 << 20;
 
 const QUEUE: u16 = 64;
 
-/// The contents, how slow they are, and what was slow.
+/// The image, its delays, and the log of delayed requests.
 pub struct Disk {
     image: File,
     bytes: u64,
@@ -48,7 +48,7 @@ impl Disk {
         })
     }
 
-    /// Do what is asked, not sooner than the delay allows, and log it if there is one.
+    /// Carry out a request, answer it after its delay at the earliest, and log it if it has one.
     fn slowly<T>(
         &self,
         kind: Kind,
@@ -89,7 +89,7 @@ fn since_epoch() -> Duration {
 
 impl Filesystem for Disk {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A smaller limit of the kernel is as good; requests that are made at once, come at once.
+        // A smaller limit of the kernel is fine; simultaneous requests must arrive simultaneously.
         let _ = config.set_max_write(REQUEST_BYTES);
         let _ = config.set_max_background(QUEUE);
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);

@@ -1,7 +1,7 @@
-//! A disk as slow as it is told: one file over FUSE, made to be the backing file of a loop device.
+//! A disk with configurable delays: one file over FUSE, the backing file of a loop device.
 //!
-//! Reads, writes and flushes wait as long as the delay that is set for their kind and place, and
-//! every delayed request is logged, so that what a tracer says about it can be checked.
+//! Reads, writes and flushes wait for the delay that is set for their kind and place, and every
+//! delayed request is logged, so that the results of a tracer can be checked.
 
 mod delays;
 mod disk;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, RwLock};
 
-/// Requests served at the same time; a delayed one does not hold up the others.
+/// Threads, and so requests served at once: a delayed one does not hold up the others.
 const THREADS: usize = 8;
 /// The same for a model, whose queue is as long as that of a disk.
 const MODEL_THREADS: usize = 40;
@@ -49,7 +49,8 @@ struct Cli {
 
 fn main() -> ExitCode {
     match run(&Cli::parse()) {
-        // The mount dies with the connection: whoever asked for it, or its namespace, removes it.
+        // The mount dies with the connection; the process that mounted it, or its namespace,
+        // removes it.
         Ok(()) => std::process::exit(0),
         Err(error) => {
             eprintln!("spoolscope-slowdisk: error: {error:#}");
@@ -79,9 +80,9 @@ fn run(cli: &Cli) -> Result<()> {
     Ok(())
 }
 
-/// From here on, in a mount namespace of our own: as the last process of the one where the
-/// filesystem on this disk is mounted, we would have to unmount that while we end, and wait for
-/// ever for an answer of our own. Our threads begin later and are in the new one, too.
+/// Enter a new mount namespace. The last process of the namespace in which the filesystem on this
+/// disk is mounted has to unmount it while it ends: this process would wait for ever for its own
+/// answer. Threads that begin later are in the new namespace, too.
 fn leave_mounts() -> std::io::Result<()> {
     // SAFETY: changes the namespace of this thread, the only one.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {

@@ -28,7 +28,7 @@ def new_builder(tmp_path: Path) -> Callable[[str], TraceBuilder]:
 
 
 class ReplayBuilder:
-    """Writes the output of a replay: runs with outcomes and, if wanted, recorded traces."""
+    """Writer of the output of a replay: runs with outcomes and, if wanted, recorded traces."""
 
     def __init__(self, path: Path, trace: Path, n_calls: int, **header: Any) -> None:
         self.path = path
@@ -105,12 +105,12 @@ def new_replay(tmp_path: Path) -> Callable[..., ReplayBuilder]:
 
 @pytest.fixture
 def check_every_row() -> Callable[[Trace], int]:
-    """Return ``check(trace)``: assert that the parts of each call add up; return how many."""
+    """Return ``check(trace)``, which asserts that each call's parts add up, and counts calls."""
     return _check_every_row
 
 
 def _check_every_row(trace: Trace) -> int:
-    """Add the causes of each call up with numpy, apart from the queries that made them."""
+    """Add up the causes of each call with numpy, independently of the queries."""
     with trace.connect() as con:
         found = explain_with(con, trace, blame=True)
         waits = con.execute("SELECT tid, seq, pid, call_ns, dur_ns FROM named_waits").fetchnumpy()

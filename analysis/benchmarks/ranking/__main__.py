@@ -1,9 +1,9 @@
-"""Does the ranking hold? A real Postfix and Dovecot on several filesystems, and replays of one.
+"""Test of the ranking: a real Postfix and Dovecot on several filesystems, and replays of one.
 
 Writes analysis/RANKING.md. Each round loads the server on every candidate, in random order and with
 the same arrivals, and records it; then the first recording on the first candidate is replayed on
-all of them, likewise. Rounds go on until every interval of the time of a call is narrow
-(``--narrow``: its upper end by its lower one), or for ``--rounds`` at the most. Needs root.
+all of them, likewise. Rounds are added until every interval of the time of a call is narrow
+(``--narrow``: its upper end by its lower one), at most ``--rounds``. Needs root.
 """
 
 import argparse
@@ -34,8 +34,8 @@ CANDIDATES = (
 )  # fmt: skip
 TOOL = [sys.executable, "-m", "spoolscope.cli.main"]
 FAR = 100
-"""An interval wider than that says only that nothing is known."""
-FINISHED = (0, 3)  # 3: some message failed, or some call diverged, which the page says
+"""Width from which an interval shows only that nothing is known."""
+FINISHED = (0, 3)  # 3: some message failed, or some call diverged; the page states it
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ class Rounds:
         self.began = time.monotonic()
 
     def until_narrow(self) -> tuple[Validation, Comparison]:
-        """Make rounds, and say what they came to; a signal ends this after the last whole one."""
+        """Make rounds and return their results; after a signal those of complete rounds."""
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         found: tuple[Validation, Comparison] | None = None
         try:
@@ -126,7 +126,7 @@ class Rounds:
         out = self._work / f"replay-{seed}"
         on = [word for name in self._asked.on for word in ("--on", name)]
         words = ["replay", str(self._first()), *on, "--seed", str(seed), "--no-life"]
-        words += ["--repeats", "0"]  # loads are not made again, either
+        words += ["--repeats", "0"]  # as loads are not repeated, either
         _run([*words, "-o", str(out)])
         self.replays.append(out)
 
@@ -142,7 +142,7 @@ def _run(words: Sequence[str]) -> int:
         try:
             _, told = process.communicate()
         except KeyboardInterrupt:
-            process.terminate()  # it takes down what it has brought up
+            process.terminate()  # it removes what it has set up
             raise
     if process.returncode not in FINISHED:
         sys.exit(f"{shlex.join(words)}: {told.strip()}")

@@ -1,4 +1,4 @@
-//! One disk: a queue of commands, a write cache, and an arm that takes what it reaches soonest.
+//! One disk: a queue of commands, a write cache, and an arm that takes the soonest command.
 
 use super::geometry::{Geometry, Head};
 use super::spec::Rotating;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A command that has waited so long is next, however far it is.
+/// A command that has waited so long is next at any distance.
 const LONGEST_WAIT_NS: f64 = 500e6;
-/// The cache is written out when the disk had nothing to do for so long.
+/// Idle time after which the cache is written out.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// A command for the arm.
@@ -19,7 +19,7 @@ struct Job {
     offset: u64,
     bytes: u64,
     write: bool,
-    /// When the controller has read the command.
+    /// Time at which the controller has read the command.
     ready: f64,
 }
 
@@ -33,7 +33,7 @@ struct Ahead {
 #[derive(Debug)]
 struct State {
     waiting: Vec<Job>,
-    /// Answered, and still to be written.
+    /// Answered writes that are not on the platters yet.
     cached: Vec<Job>,
     cached_bytes: u64,
     moving: Option<Job>,
@@ -58,7 +58,7 @@ pub struct Arm {
     changed: Condvar,
 }
 
-/// A command that was given and may be waited for.
+/// A submitted command, for `wait`.
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket(u64);
@@ -98,7 +98,7 @@ impl Arm {
         Ok(arm)
     }
 
-    /// Give a command for the platters.
+    /// Submit a command for the platters.
     pub fn submit(&self, write: bool, offset: u64, bytes: u64) -> Ticket {
         let now = self.now();
         let mut state = self.lock();
@@ -154,7 +154,7 @@ impl Arm {
         while state.cached_bytes + bytes_kept > self.cache_bytes {
             state = self.changed.wait(state).expect("no thread panics with it");
         }
-        // A block that is in the cache and written again goes to the platters once.
+        // A cached block that is written again goes to the platters once.
         if !state
             .cached
             .iter()
@@ -201,7 +201,7 @@ impl Arm {
         }
     }
 
-    /// Take the next command out of the queue, or out of the cache where that must be emptied.
+    /// Take the next command out of the queue, or out of the cache if that must be emptied.
     fn choose(&self, state: &mut State) -> Option<Job> {
         let now = self.now();
         let old = |job: &Job| now - job.ready > LONGEST_WAIT_NS;
@@ -219,16 +219,16 @@ impl Arm {
         }
     }
 
-    /// Return which command of the oldest few ends first, and when.
+    /// Return the index of the command, of the oldest few, that ends first, and its end.
     fn soonest(&self, state: &State, jobs: &[Job]) -> Option<(usize, f64)> {
         let among = jobs.iter().take(self.depth);
         let ends = among.map(|job| self.service(state, job).0).enumerate();
         ends.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
-    /// Return when a command ends that is next, and what the disk reads on from then.
+    /// Return the end of a command if it is next, and the read-ahead from then on.
     fn service(&self, state: &State, job: &Job) -> (f64, Option<Ahead>) {
-        // A command that was waiting begins when the one before ended, however late this thread is.
+        // A waiting command begins at the end of the one before, even if this thread is late.
         let now = job.ready.max(state.head.at);
         if let Some((end, ahead)) = self.read_ahead(state, job, now) {
             return (end, Some(ahead));
@@ -239,7 +239,7 @@ impl Arm {
         (end, (!job.write).then_some(Ahead { from, at: end }))
     }
 
-    /// Sleep as long as the command that moves the arm takes, and say that it is done.
+    /// Sleep for the time of the next command, and mark it as done.
     fn carry_out<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(job) = state.moving else {
             return state;
@@ -260,7 +260,7 @@ impl Arm {
         state
     }
 
-    /// Return when a read is answered that goes on where the last one ended, and what is read then.
+    /// Return the end of a read that continues the last one, and the read-ahead after it.
     fn read_ahead(&self, state: &State, job: &Job, now: f64) -> Option<(f64, Ahead)> {
         let ahead = state.ahead.filter(|_| !job.write)?;
         let end = job.offset + job.bytes;
@@ -269,7 +269,7 @@ impl Arm {
         }
         let rate = self.geometry.rate(job.offset);
         let passed = ahead.at + (end - ahead.from) as f64 / rate;
-        // Where the buffer was full the disk has waited.
+        // When the buffer was full, the disk waited.
         let at = passed.max(now - self.ahead_bytes as f64 / rate);
         let done = passed.max(now + job.bytes as f64 / self.bus);
         Some((done, Ahead { from: end, at }))

@@ -51,7 +51,7 @@ impl Array {
         })
     }
 
-    /// Return when what is asked is done.
+    /// Carry out a request; block until it is done.
     pub fn serve(&self, kind: Kind, offset: u64, bytes: u64) {
         match kind {
             Kind::Flush => self.arms.iter().for_each(|arm| arm.flush()),

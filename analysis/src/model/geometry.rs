@@ -6,8 +6,8 @@ const MS: f64 = 1e6;
 
 /// Seek, rotation and transfer of one disk; times in nanoseconds, places in bytes.
 ///
-/// Seek distances are parts of the image, as if its filesystem filled the whole disk: a third of
-/// the image is as far as a third of the disk that is modelled.
+/// Seek distances are scaled, as if the image filled the whole disk: a third of the image is as far
+/// as a third of the modelled disk.
 #[derive(Debug)]
 pub struct Geometry {
     bytes: f64,
@@ -17,7 +17,7 @@ pub struct Geometry {
     inner: f64,
 }
 
-/// Where the arm is: at `offset`, with the platter under it at `turn` (0 to 1) at a time.
+/// Position of the arm: at `offset`, with the platter under it at `turn` (0 to 1) at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub offset: u64,
@@ -50,8 +50,8 @@ impl Geometry {
         (offset as f64 / self.track()).fract()
     }
 
-    /// Time for the arm from one place to another: by the root of the distance up to a third of
-    /// the disk, linear beyond (Ruemmler and Wilkes, 1994).
+    /// Return the seek time between two places: by the root of the distance up to a third of the
+    /// disk, linear beyond (Ruemmler and Wilkes, 1994).
     fn seek(&self, from: u64, to: u64) -> f64 {
         let distance = from.abs_diff(to) as f64;
         if distance < self.track() {
@@ -65,12 +65,12 @@ impl Geometry {
         }
     }
 
-    /// Return how long after `now` the head is over `offset`.
+    /// Return the time from `now` until the head is over `offset`.
     pub fn reach(&self, head: &Head, now: f64, offset: u64) -> f64 {
         let seek = self.seek(head.offset, offset);
         let turn = head.turn + (now + seek - head.at) / self.period;
         let wait = (self.turn_of(offset) - turn).rem_euclid(1.0);
-        // What lies just ahead is not missed by an error of rounding.
+        // A rounding error must not cost a turn for a place just ahead.
         let wait = if wait > 1.0 - 1e-6 { 0.0 } else { wait };
         seek + wait * self.period
     }

@@ -1,4 +1,4 @@
-//! Models of devices: how long a request takes on a disk of a kind, with its queue and its cache.
+//! Device models: the time of a request on a kind of disk, with its queue and its cache.
 
 mod arm;
 mod array;
@@ -13,7 +13,7 @@ use solid::Solid;
 use spec::Spec;
 use std::time::Duration;
 
-/// A device that takes the time of its model; requests of several threads are in its queue at once.
+/// A device with the times of its model; requests of several threads are in its queue at once.
 #[derive(Debug)]
 pub enum Model {
     /// Disks with arms and platters.
@@ -34,7 +34,7 @@ impl Model {
         )
     }
 
-    /// Return when the device has done what is asked; `path` is what the way to us and back takes.
+    /// Block until the device has done a request; `path` is the time of the way to us and back.
     pub fn serve(&self, kind: Kind, offset: u64, bytes: u64, path: Duration) {
         match self {
             Self::Rotating(array) => array.serve(kind, offset, bytes),

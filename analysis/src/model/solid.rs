@@ -1,4 +1,4 @@
-//! Flash and volumes of a cloud: latency, channels, bandwidth, and what is granted a second.
+//! Flash and volumes of a cloud: latency, channels, bandwidth, and limits per second.
 
 use super::spec;
 use crate::delays::Kind;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 const US: f64 = 1e3;
 const MIB: f64 = 1_048_576.0;
 
-/// What is granted: `a_second` of something, of which `credit` may be saved up.
+/// A limit: `a_second` units per second, of which `credit` may be saved up.
 #[derive(Debug)]
 struct Bucket {
     a_second: f64,
     credit: f64,
-    /// When what has been taken is earned, nanoseconds.
+    /// Time at which the taken units are earned, nanoseconds.
     earned: f64,
 }
 
@@ -28,7 +28,7 @@ impl Bucket {
         }
     }
 
-    /// Take `units` and return when they may be had.
+    /// Take `units` and return when they are available.
     fn take(&mut self, units: f64, now: f64) -> f64 {
         if self.a_second == 0.0 {
             return now;
@@ -40,7 +40,7 @@ impl Bucket {
 
 #[derive(Debug)]
 struct State {
-    /// When each channel is free, nanoseconds.
+    /// Time at which each channel is free, nanoseconds.
     channels: Vec<f64>,
     bus: f64,
     unflushed: f64,
@@ -94,7 +94,7 @@ impl Solid {
         })
     }
 
-    /// Return when what is asked is done; `path` is what the way to us and back takes besides.
+    /// Block until a request is done; `path` is the further time of the way to us and back.
     pub fn serve(&self, kind: Kind, bytes: u64, path: Duration) {
         let path = path.as_nanos() as f64;
         let now = self.began.elapsed().as_nanos() as f64;
@@ -134,7 +134,7 @@ impl Solid {
     }
 }
 
-/// A number of the normal distribution, near enough: the sum of twelve uniform ones.
+/// Return an approximately normal random number: the sum of twelve uniform ones.
 fn normal(random: &mut u64) -> f64 {
     let uniform = |random: &mut u64| {
         *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -1,4 +1,4 @@
-//! What a model is made of, as `devices.toml` has it.
+//! The parameters of a model, as in `devices.toml`.
 
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub struct Rotating {
     pub bus_mb_s: f64,
     /// Work of the disk's controller for each command, microseconds.
     pub command_us: f64,
-    /// Bytes that a read goes on for in advance, KiB.
+    /// Length of read-ahead, KiB.
     pub read_ahead_kib: u64,
     /// Cache from which writes are answered; 0 for none.
     pub write_cache_kib: u64,
@@ -38,7 +38,7 @@ pub struct Rotating {
     pub members: usize,
     /// Bytes on one member before the next, KiB.
     pub stripe_kib: u64,
-    /// Where the platters are at the beginning.
+    /// Seed of the platters' positions at the beginning.
     pub seed: u64,
 }
 
@@ -62,16 +62,16 @@ pub struct Solid {
     pub read_mb_s: f64,
     /// Rate of writes.
     pub write_mb_s: f64,
-    /// Operations a second that are granted; 0 for no limit.
+    /// Limit of operations a second; 0 for no limit.
     pub iops: f64,
-    /// Operations that may be saved up.
+    /// Most unused operations that are saved up.
     pub iops_credit: f64,
-    /// Bytes a second that are granted, MiB; 0 for no limit.
+    /// Limit of bytes a second, MiB; 0 for no limit.
     pub mib_s: f64,
-    /// Bytes that may be saved up, MiB.
+    /// Most unused bytes that are saved up, MiB.
     pub mib_credit: f64,
     /// Bytes of one operation at most, KiB: a larger request counts for several.
     pub operation_kib: u64,
-    /// Of the times.
+    /// Seed of the random times.
     pub seed: u64,
 }

@@ -7,11 +7,11 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Mailboxes in one directory: no more names than ext3 takes subdirectories.
+/// Mailboxes in one directory, below ext3's limit of subdirectories.
 const A_DIRECTORY: u64 = 10_100;
 const BUFFER: usize = 65_536;
 
-/// How a mailbox keeps its mails.
+/// Formats of mailboxes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Format {
     /// A directory, with a file for each mail.
@@ -20,10 +20,10 @@ pub enum Format {
     Mbox,
 }
 
-/// How a mail is written.
+/// Ways of writing a mail.
 #[derive(Clone, Copy, Debug)]
 pub struct Writing {
-    /// With a write for each line, as Perl does whose output is flushed after each.
+    /// One write per line, as by Perl with unbuffered output.
     pub by_line: bool,
     /// The file is synced before it gets its name, and the directory of that name afterwards.
     pub synced: bool,
@@ -37,7 +37,7 @@ pub struct Boxes {
     buffer: Vec<u8>,
 }
 
-/// What reading a mailbox brought.
+/// Result of reading a mailbox.
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// Mails; those of an mbox are not counted one by one.
@@ -56,7 +56,7 @@ impl Boxes {
         }
     }
 
-    /// The place of a mailbox.
+    /// Return the path of a mailbox.
     pub fn place(&self, number: u64) -> PathBuf {
         let directory = self.root.join(format!("{:03}", number / A_DIRECTORY));
         directory.join(format!("u{number:06}"))
@@ -88,7 +88,7 @@ impl Boxes {
         Ok(())
     }
 
-    /// Deliver a mail under a name that is its own.
+    /// Deliver a mail under a unique name.
     pub fn deliver(&self, number: u64, name: &str, mail: &[u8], how: Writing) -> Result<()> {
         let place = self.place(number);
         match self.format {
@@ -113,7 +113,7 @@ impl Boxes {
         Ok(found)
     }
 
-    /// Fetch a mail as POP3 does, and remove it; of an mbox everything is fetched.
+    /// Fetch a mail as POP3 does, and remove it; an mbox is fetched as a whole.
     pub fn fetch(&mut self, number: u64, name: &str) -> Result<u64> {
         let place = self.place(number);
         if self.format == Format::Mbox {
@@ -157,7 +157,7 @@ fn append(place: &Path, mail: &[u8], how: Writing) -> Result<()> {
     file.seek(SeekFrom::End(0))?;
     file.write_all(b"From sender@example.org Mon Mar  1 12:00:00 2004\n")?;
     write(&mut file, mail, how)
-    // Closing it gives the lock back.
+    // Closing the file releases the lock.
 }
 
 fn write(file: &mut File, mail: &[u8], how: Writing) -> Result<()> {
@@ -180,7 +180,7 @@ fn listed(place: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Read a file to its end; how many bytes it had.
+/// Read a file to its end; return its number of bytes.
 pub fn read_file(path: &Path, buffer: &mut [u8]) -> Result<u64> {
     let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     read_open(&mut file, buffer)
@@ -196,7 +196,7 @@ fn read_open(file: &mut File, buffer: &mut [u8]) -> Result<u64> {
     }
 }
 
-/// Wait for a POSIX lock on a whole file, which closing it gives back.
+/// Wait for a POSIX lock on a whole file; closing the file releases it.
 fn lock(file: &File, kind: libc::c_int) -> Result<()> {
     // SAFETY: a flock of zeros is one: the whole file.
     let mut asked: libc::flock = unsafe { std::mem::zeroed() };

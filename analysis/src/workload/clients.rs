@@ -1,4 +1,4 @@
-//! C2007: clients of a mail server, with the parameters of postal and rabid, as fast as they go.
+//! C2007: clients of a mail server, as fast as possible, with the parameters of postal and rabid.
 
 use crate::mail::Mails;
 use crate::processes::{self, Done, Worker};
@@ -12,11 +12,11 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// postal -t 5 -c 3 -m 5: connections at once, mails of each, kB of a mail at the most.
+/// postal -t 5 -c 3 -m 5: parallel connections, mails of each, most kB of a mail.
 const SENDERS: u64 = 5;
 const MAILS_A_CONNECTION: u64 = 3;
 const MOST_BYTES: u64 = 5 << 10;
-/// rabid -p 5 -c 5: sessions at once, mails that each fetches and removes.
+/// rabid -p 5 -c 5: parallel sessions, mails that each fetches and removes.
 const READERS: u64 = 5;
 const MAILS_A_SESSION: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ const BUSY: u8 = 7;
 const IOWAIT: u8 = 8;
 const ALL: u8 = 9;
 
-/// What a load is asked for.
+/// Arguments of a load.
 #[derive(Debug, clap::Args)]
 pub struct Asked {
     #[arg(long)]
@@ -93,7 +93,7 @@ pub fn run(asked: &Asked) -> Result<Report> {
     processes::run(workers, KINDS)
 }
 
-/// Count what the CPUs of the machine do between the warm-up and the end.
+/// Measure the CPU time of the machine between the warm-up and the end.
 fn watch(asked: &Asked, done: &mut Done) -> Result<()> {
     std::thread::sleep(Duration::from_secs_f64(asked.warm_up));
     let before = ticks()?;
@@ -106,7 +106,7 @@ fn watch(asked: &Asked, done: &mut Done) -> Result<()> {
     Ok(())
 }
 
-/// Ticks of user and system, of waiting for I/O, and of all.
+/// Return the ticks of user and system, of waiting for I/O, and of all.
 fn ticks() -> Result<[u64; 3]> {
     let text = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
     let first = text.lines().next().unwrap_or_default();
@@ -120,7 +120,7 @@ fn ticks() -> Result<[u64; 3]> {
     Ok([sum - idle - all[7], all[4], sum])
 }
 
-/// One process that is a client again and again.
+/// One process, which runs one client session after the other.
 struct Client<'a> {
     asked: &'a Asked,
     random: Random,
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Whether what ends now is within the time that counts.
+    /// Return true within the measured time.
     fn counts(&self) -> bool {
         (self.counts_from..self.ends).contains(&now_ns())
     }
@@ -235,7 +235,7 @@ impl<'a> Client<'a> {
         Ok((mails, bytes))
     }
 
-    /// Two sessions of a user may be in each other's way, which is no end of the load.
+    /// Count a failure; it does not end the load, as two sessions of a user may conflict.
     fn failed(&self, kind: u8, error: &anyhow::Error, done: &mut Done) {
         if self.counts() {
             done.count(kind, 1);
@@ -248,7 +248,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A connection of which lines are sent and read.
+/// A connection for sending and reading lines.
 struct Line(BufReader<TcpStream>);
 
 impl Line {
@@ -307,7 +307,7 @@ impl Line {
         Ok(said)
     }
 
-    /// Read the rest of an answer; how many bytes it had.
+    /// Read the rest of an answer; return its number of bytes.
     fn rest(&mut self) -> Result<u64> {
         let mut bytes = 0;
         loop {

@@ -10,17 +10,17 @@ use anyhow::{Result, ensure};
 use std::io::Write;
 
 const FILES: u64 = 1_075_962;
-/// Of all of it as a tar.
+/// Size of the whole archive as a tar.
 const TAR_BYTES: u64 = 20_292_014_080;
 /// Files of the largest directory.
 const LARGEST: u64 = 100_512;
 /// Other directories.
 const LISTS: u64 = 400;
-/// Of the logarithm of the sizes of mails.
+/// Standard deviation of the logarithm of the sizes of mails.
 const SIGMA: f64 = 1.1;
 const BLOCK: u64 = 512;
 
-/// What is done, in this order; between the last two the filesystem is checked.
+/// The steps, in this order; between the last two the filesystem is checked.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Step {
     /// Unpack a tar.
@@ -31,7 +31,7 @@ pub enum Step {
     Remove,
 }
 
-/// What it comes to hold.
+/// Return the space that the load needs.
 pub fn needs(scale: f64) -> Needs {
     Needs {
         bytes: scaled(TAR_BYTES, scale),
@@ -51,7 +51,7 @@ pub fn run(step: Step, place: &Place) -> Result<Report> {
             Ok(report)
         }
         Step::Read => {
-            // To /dev/null, tar would read nothing.
+            // With output to /dev/null, tar would not read the files.
             let tar = program("tar", ["--create", "--file=-", &root, "lists"]);
             let (mut report, said) = run_programs(vec![tar, program("wc", ["-c"])])?;
             report.count("tar_bytes", said.trim().parse()?);
@@ -65,7 +65,7 @@ pub fn run(step: Step, place: &Place) -> Result<Report> {
     }
 }
 
-/// Write the tar stream that is unpacked: of the published size, to the byte.
+/// Write the tar stream to unpack, which has exactly the published size.
 pub fn stream(size: Size, out: impl Write) -> Result<()> {
     let lists = lists(size);
     let files = lists.iter().sum::<u64>();
@@ -84,7 +84,7 @@ pub fn stream(size: Size, out: impl Write) -> Result<()> {
     Ok(tar.end()?)
 }
 
-/// How many mails each list has, the largest in the middle.
+/// Return the number of mails of each list, the largest in the middle.
 fn lists(size: Size) -> Vec<u64> {
     let all = scaled(FILES, size.scale);
     let largest = scaled(LARGEST, size.scale).min(all);
@@ -106,7 +106,7 @@ fn lists(size: Size) -> Vec<u64> {
     made
 }
 
-/// The size of each mail, bytes: together they fill the tar.
+/// Return the size of each mail, bytes; together they fill the tar.
 fn sizes(size: Size, files: u64, directories: u64) -> Result<Vec<u64>> {
     let published = (scaled(TAR_BYTES, size.scale) / BLOCK).next_multiple_of(RECORD_BLOCKS);
     let all = published.max(ended(3 * files));
@@ -117,7 +117,7 @@ fn sizes(size: Size, files: u64, directories: u64) -> Result<Vec<u64>> {
     let mut random = Random::new(size.seed, 2);
     let weights: Vec<f64> = (0..files).map(|_| random.log_normal(1.0, SIGMA)).collect();
     let sum: f64 = weights.iter().sum();
-    // Each has a block at least; the others are shared by weight.
+    // Each mail has at least one block; the other blocks are shared by weight.
     let shared = (contents - files) as f64;
     let mut blocks: Vec<u64> = weights
         .iter()

@@ -1,4 +1,4 @@
-//! C2006: the tasks of a file server, made by the programs that people use for them.
+//! C2006: the tasks of a file server, by the usual programs.
 
 use crate::program::{program, run as run_programs, run_to_file};
 use crate::random::Random;
@@ -19,10 +19,10 @@ const MOST: f64 = 5e6;
 const TREE_BYTES: u64 = 1_900_000_000;
 const EXPONENT: f64 = 3.83;
 const POOL_BYTES: usize = 8 << 20;
-/// Of directories, those that have others in them.
+/// One of so many directories has subdirectories.
 const A_DIRECTORY: u64 = 30;
 
-/// What is done, in this order.
+/// The steps, in this order.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Step {
     /// Make the large file and the tree on the other disk; it is no task.
@@ -45,7 +45,7 @@ pub enum Step {
     TreeRemove,
 }
 
-/// What it comes to hold: everything twice, and once elsewhere.
+/// Return the space that the load needs: everything twice, and once elsewhere.
 pub fn needs(scale: f64) -> Needs {
     let (iso, tree) = (scaled(ISO_BYTES, scale), scaled(TREE_BYTES, scale));
     Needs {
@@ -123,7 +123,7 @@ fn make_source(source: &Path, size: Size) -> Result<Report> {
     Ok(report)
 }
 
-/// Some directories have others in them.
+/// Return the path of a directory; some lie in others.
 fn directory(source: &Path, number: u64) -> PathBuf {
     let group = source
         .join("tree")

@@ -9,10 +9,10 @@ use crate::shared::Counter;
 use crate::{Needs, Place, scaled};
 use anyhow::Result;
 
-/// Deliverers of the stages.
+/// Number of deliverers of each stage.
 pub const STAGES: [u64; 5] = [1, 2, 4, 8, 16];
 const BOXES: u64 = 100_000;
-/// Of each deliverer, and of the reader, in a stage.
+/// Mails of each deliverer, and of the reader, in a stage.
 const MAILS: u64 = 10_000;
 
 const KINDS: &[&str] = &["deliver", "read", "written_bytes", "read_bytes"];
@@ -21,7 +21,7 @@ const READ: u8 = 1;
 const WRITTEN_BYTES: u8 = 2;
 const READ_BYTES: u8 = 3;
 
-/// What is done, in this order.
+/// The steps, in this order.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Step {
     /// Make the mailboxes, and deliver what the reader will read.
@@ -30,7 +30,7 @@ pub enum Step {
     Stage,
 }
 
-/// What it comes to hold: all that is delivered, and what the reader finds.
+/// Return the space that the load needs: delivered mails, and those for the reader.
 pub fn needs(scale: f64) -> Needs {
     let mails = scaled(MAILS, scale) * (STAGES.iter().sum::<u64>() + STAGES.len() as u64);
     Needs {
@@ -40,7 +40,7 @@ pub fn needs(scale: f64) -> Needs {
     }
 }
 
-/// Do a step; `deliverers` is of a stage.
+/// Do a step; `deliverers` is their number in the stage.
 pub fn run(step: Step, deliverers: u64, place: &Place) -> Result<Report> {
     match step {
         Step::Setup => setup(place),
@@ -48,7 +48,7 @@ pub fn run(step: Step, deliverers: u64, place: &Place) -> Result<Report> {
     }
 }
 
-/// The mail that the reader reads as one of a stage: its box and its name.
+/// Return box and name of the mail that the reader reads with this number in a stage.
 fn awaited(place: &Place, stage: u64, number: u64) -> (u64, String) {
     let mut random = Random::new(place.size.seed, (stage << 48) | number);
     let to = random.below(scaled(BOXES, place.size.scale));
@@ -118,7 +118,7 @@ fn deliver(
     Ok(())
 }
 
-/// Read a mail for each that every deliverer has delivered: the reader keeps step with them.
+/// Read one mail after each mail of every deliverer, so that the reader keeps step with them.
 fn read(stage: u64, place: &Place, delivered: &Counter, done: &mut Done) -> Result<()> {
     let mut boxes = Boxes::below(&place.root, place.format);
     for number in 0..scaled(MAILS, place.size.scale) {

@@ -1,4 +1,4 @@
-//! Mails: a header and lines of text, all of which follow from a seed and a number.
+//! Mails: a header and lines of text, determined by a seed and a number.
 
 use crate::random::Random;
 
@@ -36,12 +36,12 @@ impl Mails {
         drawn.clamp(LEAST, MOST) as usize
     }
 
-    /// A mail of the size that is its own.
+    /// Return a mail, with a size determined by its number.
     pub fn mail(&self, number: u64) -> Vec<u8> {
         self.of_size(number, self.size(number))
     }
 
-    /// A mail of a given size; it ends with a line feed.
+    /// Return a mail of a given size; it ends with a line feed.
     pub fn of_size(&self, number: u64, size: usize) -> Vec<u8> {
         let mut made = header(number).into_bytes();
         made.truncate(size);

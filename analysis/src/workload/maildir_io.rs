@@ -1,4 +1,4 @@
-//! C2004: a directory of mails is unpacked, Maildirs are made, mails copied into them and read.
+//! C2004: unpack a directory of mails, make Maildirs, copy mails into them and read them.
 
 use crate::boxes::{Boxes, Writing, read_file};
 use crate::mail::{MEAN_BYTES, Mails};
@@ -24,7 +24,7 @@ const WRITTEN_BYTES: u8 = 2;
 const READ_BYTES: u8 = 3;
 const READ_MAILS: u8 = 4;
 
-/// What is done, in this order.
+/// The steps, in this order.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Step {
     /// Unpack the directory of mails.
@@ -50,7 +50,7 @@ pub fn run(step: Step, place: &Place) -> Result<Report> {
     }
 }
 
-/// What it comes to hold: two steps write, and an operation delivers one mail at the most.
+/// Return the space that the load needs: two steps write, an operation delivers at most one mail.
 pub fn needs(scale: f64) -> Needs {
     let mails = scaled(MAILS, scale) + 2 * scaled(OPERATIONS, scale);
     Needs {

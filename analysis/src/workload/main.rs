@@ -1,7 +1,7 @@
 //! The load of a published comparison of filesystems, one step of it in each run.
 //!
-//! What it does follows from the seed and the scale: the same ones make the same calls. Who runs
-//! it makes filesystems, empties caches between steps, and compares.
+//! Its calls are determined by the seed and the scale. The caller makes filesystems, empties caches
+//! between steps, and compares.
 
 mod boxes;
 mod clients;
@@ -108,14 +108,14 @@ enum Named {
     Varmail,
 }
 
-/// What a workload comes to hold at the most.
+/// The most that a workload holds at any time.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Needs {
-    /// Contents of files.
+    /// Bytes of file content.
     bytes: u64,
-    /// Files and directories.
+    /// Number of files and directories.
     names: u64,
-    /// What it reads from elsewhere.
+    /// Bytes of its source data.
     source_bytes: u64,
 }
 
@@ -126,7 +126,7 @@ enum Streamed {
     MaildirIo,
 }
 
-/// How much is done, and by which random numbers.
+/// Amount of work, and seed of its random numbers.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Size {
     /// Of the original size.
@@ -152,7 +152,7 @@ pub struct Place {
     report: PathBuf,
 }
 
-/// What is left of a number of things at a scale: one at least.
+/// Return a number of things at a scale, at least one.
 pub fn scaled(n: u64, scale: f64) -> u64 {
     ((n as f64 * scale).round() as u64).max(1)
 }
@@ -207,7 +207,7 @@ fn run(workload: Workload) -> Result<()> {
     }
 }
 
-/// Wait until all is on the disk, and write the report.
+/// Wait until all is on the disk, then write the report.
 fn finish(mut report: Report, place: &Place) -> Result<()> {
     report.sync(&place.root)?;
     write(&report, &place.report)

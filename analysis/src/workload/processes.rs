@@ -1,4 +1,4 @@
-//! Processes of a load: forked, let go at once, timed by themselves, waited for.
+//! Processes of a load: forked, started together, timed by themselves, waited for.
 
 use crate::report::{Laps, Report};
 use crate::usage::{end_with_parent, now_ns, wait_for};
@@ -8,18 +8,18 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What a process did, as it tells itself.
+/// A process's own record of its work.
 #[derive(Debug, Default)]
 pub struct Done {
     laps: Vec<(Kind, u64)>,
     counts: Vec<(Kind, u64)>,
 }
 
-/// A number of something that was done or counted: its place among the names of the load.
+/// Kind of a lap or count: its index among the names of the load.
 pub type Kind = u8;
 
 impl Done {
-    /// Do something, and note how long it took.
+    /// Do something, and note its duration.
     pub fn lap<T>(&mut self, kind: Kind, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let begin = now_ns();
         let made = act()?;
@@ -27,7 +27,7 @@ impl Done {
         Ok(made)
     }
 
-    /// Note how long something took.
+    /// Note a duration.
     pub fn add_lap(&mut self, kind: Kind, ns: u64) {
         self.laps.push((kind, ns));
     }
@@ -38,20 +38,20 @@ impl Done {
     }
 }
 
-/// What a process does, telling how.
+/// The work of a process, which fills its record.
 pub type Work<'a> = Box<dyn FnOnce(&mut Done) -> Result<()> + 'a>;
 
 /// A process of a load.
 #[allow(missing_debug_implementations)]
 pub struct Worker<'a> {
-    /// What it is called, up to 15 characters.
+    /// Its name, up to 15 characters.
     pub name: &'static str,
-    /// What it does.
+    /// Its work.
     pub work: Work<'a>,
 }
 
 impl<'a> Worker<'a> {
-    /// A process that does something.
+    /// Make a process with a name and its work.
     pub fn new(name: &'static str, work: impl FnOnce(&mut Done) -> Result<()> + 'a) -> Self {
         Self {
             name,
@@ -66,9 +66,9 @@ struct Child {
     told: File,
 }
 
-/// Run processes side by side, and put what they tell into a report.
+/// Run processes in parallel, and put their records into a report.
 ///
-/// `kinds` names what laps and counts are of.
+/// `kinds` has the names of laps and counts.
 pub fn run(workers: Vec<Worker>, kinds: &[&str]) -> Result<Report> {
     let (gate, opener) = pipe()?;
     let mut children = Vec::with_capacity(workers.len());
@@ -93,7 +93,7 @@ pub fn run(workers: Vec<Worker>, kinds: &[&str]) -> Result<Report> {
     gathered(children, kinds)
 }
 
-/// Be a process of the load; never comes back.
+/// Run as a process of the load; does not return.
 fn be(worker: Worker, mut gate: File, mut tell: File) -> ! {
     end_with_parent();
     let name = std::ffi::CString::new(worker.name).unwrap_or_default();
@@ -106,12 +106,12 @@ fn be(worker: Worker, mut gate: File, mut tell: File) -> ! {
             1
         }
     };
-    // SAFETY: ends this process without the clean-up that is its parent's.
+    // SAFETY: ends this process without the clean-up that belongs to its parent.
     unsafe { libc::_exit(status) }
 }
 
 fn work(worker: Worker, gate: &mut File, tell: &mut File) -> Result<()> {
-    gate.read_exact(&mut [0]).ok(); // until all are there
+    gate.read_exact(&mut [0]).ok(); // until all processes exist
     let mut done = Done::default();
     let begin = now_ns();
     (worker.work)(&mut done)?;
@@ -176,12 +176,12 @@ fn pipe() -> Result<(File, File)> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error()).context("pipe");
     }
-    // SAFETY: both are open, and nobody else's.
+    // SAFETY: both are open, and owned by nothing else.
     let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
     Ok((read.into(), write.into()))
 }
 
-/// Do something in a process of its own, as a program does that forks for it.
+/// Do something in a forked process, as a program that forks for it.
 pub fn forked(act: impl FnOnce() -> Result<()>) -> Result<()> {
     // SAFETY: this process has one thread.
     match unsafe { libc::fork() } {

@@ -1,4 +1,4 @@
-//! Programs of the system that a load runs: one, or several in a pipe.
+//! Programs of the system in a load: one, or several in a pipe.
 
 use crate::Size;
 use crate::report::Report;
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
-/// A program with its words; it ends with this one.
+/// Return the command of a program; the program ends with this one.
 pub fn program<S: AsRef<OsStr>>(name: &str, words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(name);
     command.args(words).env("LC_ALL", "C").stdin(Stdio::null());
@@ -24,7 +24,7 @@ pub fn program<S: AsRef<OsStr>>(name: &str, words: impl IntoIterator<Item = S>) 
     command
 }
 
-/// This program itself as the source of a tar stream.
+/// Return the command of this program as the source of a tar stream.
 pub fn source(workload: &str, size: Size) -> Result<Command> {
     let own = std::env::current_exe().context("find this program")?;
     let (scale, seed) = (size.scale.to_string(), size.seed.to_string());
@@ -32,9 +32,9 @@ pub fn source(workload: &str, size: Size) -> Result<Command> {
     Ok(program(&own.to_string_lossy(), words))
 }
 
-/// Run programs, each of which reads what the one before it writes.
+/// Run programs, each of which reads the output of the one before.
 ///
-/// Returns a report of all of them, and what the last one printed.
+/// Returns a report of all of them, and the output of the last one.
 pub fn run(commands: Vec<Command>) -> Result<(Report, String)> {
     let mut report = Report::default();
     let begin = now_ns();

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 const BOXES: u64 = 1000;
 const MAILS: u64 = 20_000;
-/// Deliveries at once (concurrencylocal), and POP3 sessions.
+/// Parallel deliveries (concurrencylocal), and POP3 sessions.
 const DELIVERERS: u64 = 10;
 const SESSIONS: u64 = 5;
 /// Buffers of qmail-local and qmail-pop3d.
 const CHUNK: usize = 1024;
-/// Of a mail in tmp that nobody will finish any more, seconds.
+/// Age of an abandoned mail in tmp, seconds.
 const TOO_OLD: i64 = 36 * 3600;
 
 const KINDS: &[&str] = &["deliver", "session", "written_bytes"];
@@ -28,7 +28,7 @@ const DELIVER: u8 = 0;
 const SESSION: u8 = 1;
 const WRITTEN_BYTES: u8 = 2;
 
-/// What is done, in this order.
+/// The steps, in this order.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Step {
     /// Make the Maildirs.
@@ -39,7 +39,7 @@ pub enum Step {
     Pop3,
 }
 
-/// What it comes to hold.
+/// Return the space that the load needs.
 pub fn needs(scale: f64) -> Needs {
     let mails = scaled(MAILS, scale);
     Needs {

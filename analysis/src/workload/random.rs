@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed.
+//! Pseudorandom numbers from a seed.
 
 use std::f64::consts::TAU;
 
@@ -7,7 +7,7 @@ use std::f64::consts::TAU;
 pub struct Random(u64);
 
 impl Random {
-    /// One that follows from a seed and a number of its own: of a process, of a mail.
+    /// Make a generator from a seed and a stream number, e.g. of a process or a mail.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut made = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         made.next();
@@ -33,7 +33,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True with a probability.
+    /// Return true with a probability.
     pub fn coin(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }

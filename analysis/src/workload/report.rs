@@ -1,4 +1,4 @@
-//! What a step leaves: times, what its processes used, laps, counts.
+//! The report of a step: times, resource usage of its processes, laps, counts.
 
 use crate::usage::{Usage, now_ns};
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// How long the things of one kind took.
+/// Durations of one kind of lap.
 #[derive(Debug, Serialize)]
 pub struct Laps {
     n: u64,
@@ -19,7 +19,7 @@ pub struct Laps {
 }
 
 impl Laps {
-    /// Those of some times, ns.
+    /// Sum up some times, ns.
     pub fn of(mut times: Vec<u64>) -> Self {
         times.sort_unstable();
         let at = |share: f64| {
@@ -36,18 +36,18 @@ impl Laps {
     }
 }
 
-/// What became of a step.
+/// The results of a step.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// From the begin of the first process to the end of the last.
+    /// Time from the begin of the first process to the end of the last.
     pub wall_ns: u64,
-    /// How long it took afterwards until all was on the disk.
+    /// Further time until all was on the disk.
     pub sync_ns: u64,
-    /// By the name of the process.
+    /// Usage by name of the process.
     pub processes: BTreeMap<String, Usage>,
-    /// By what was done.
+    /// Laps by kind.
     pub laps: BTreeMap<String, Laps>,
-    /// Bytes, files, messages.
+    /// Counts of bytes, files, messages.
     pub counts: BTreeMap<String, u64>,
 }
 
@@ -57,7 +57,7 @@ impl Report {
         *self.counts.entry(what.to_owned()).or_default() += n;
     }
 
-    /// Wait until what was done to a filesystem is on the disk.
+    /// Wait until all changes of a filesystem are on the disk.
     pub fn sync(&mut self, root: &Path) -> Result<()> {
         let place = File::open(root).with_context(|| format!("open {}", root.display()))?;
         let begin = now_ns();

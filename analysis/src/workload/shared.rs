@@ -1,4 +1,4 @@
-//! A number that processes share, by which one keeps step with others.
+//! A counter in shared memory, with which processes keep step.
 
 use anyhow::{Result, bail};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
-/// A count in memory that processes forked later share.
+/// A counter in memory that is shared with processes forked later.
 #[derive(Debug)]
 pub struct Counter(*mut AtomicU64);
 
 impl Counter {
-    /// One that is 0.
+    /// Make a counter of 0.
     pub fn new() -> Result<Self> {
         let (size, rights) = (size_of::<AtomicU64>(), libc::PROT_READ | libc::PROT_WRITE);
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -33,7 +33,7 @@ impl Counter {
         self.count().fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Wait until so many are counted, or the process that counts is gone with all others.
+    /// Wait until the count is `n`; fail if the parent has ended.
     pub fn wait_for(&self, n: u64) -> Result<()> {
         // SAFETY: takes nothing.
         let parent = unsafe { libc::getppid() };

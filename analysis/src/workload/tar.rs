@@ -1,9 +1,9 @@
-//! A tar stream that is never on any disk: the source of what a program unpacks.
+//! A tar stream without a file: the source for a program that unpacks it.
 
 use std::io::{self, Write};
 
 const BLOCK: usize = 512;
-/// GNU tar ends a stream with two empty blocks, and fills up a record of twenty.
+/// Blocks of a record: GNU tar ends a stream with two empty blocks, and fills up the record.
 pub const RECORD_BLOCKS: u64 = 20;
 const END_BLOCKS: u64 = 2;
 const MTIME: u64 = 1_078_142_400;
@@ -16,7 +16,7 @@ pub struct Tar<W: Write> {
 }
 
 impl<W: Write> Tar<W> {
-    /// An empty one.
+    /// Begin an empty stream.
     pub fn new(out: W) -> Self {
         Self { out, blocks: 0 }
     }
@@ -68,12 +68,12 @@ fn put(field: &mut [u8], text: &str) {
     field[..text.len()].copy_from_slice(text.as_bytes());
 }
 
-/// Blocks that the contents of a file take.
+/// Return the number of blocks for the contents of a file.
 pub fn blocks_of(size: u64) -> u64 {
     size.div_ceil(BLOCK as u64)
 }
 
-/// Blocks of a whole stream whose entries have so many.
+/// Return the number of blocks of a whole stream, from those of its entries.
 pub fn ended(blocks: u64) -> u64 {
     (blocks + END_BLOCKS).next_multiple_of(RECORD_BLOCKS)
 }

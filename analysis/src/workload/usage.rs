@@ -1,12 +1,12 @@
-//! What processes used, as `wait4` tells.
+//! Resource usage of processes, by `wait4`.
 
 use serde::Serialize;
 use std::io;
 
-/// What processes of one name used, those included that they waited for.
+/// Usage of processes of one name, including children that they waited for.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Usage {
-    /// Processes.
+    /// Number of processes.
     pub n: u64,
     /// CPU time in user mode, ns.
     pub user_ns: u64,
@@ -14,16 +14,16 @@ pub struct Usage {
     pub system_ns: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
-    /// Page faults that did not.
+    /// Page faults that did not wait for a disk.
     pub minor_faults: u64,
-    /// How often they gave up the CPU to wait.
+    /// Voluntary context switches.
     pub waits: u64,
-    /// How often the CPU was taken from them.
+    /// Involuntary context switches.
     pub preemptions: u64,
 }
 
 impl Usage {
-    /// Add what another used.
+    /// Add the usage of another.
     pub fn add(&mut self, other: &Self) {
         self.n += other.n;
         self.user_ns += other.user_ns;
@@ -49,7 +49,7 @@ impl Usage {
     }
 }
 
-/// Wait for a child; its status as `wait4` gives it, and what it used.
+/// Wait for a child; return its status from `wait4`, and its usage.
 pub fn wait_for(pid: libc::pid_t) -> io::Result<(i32, Usage)> {
     let mut status = 0;
     // SAFETY: a rusage of zeros is one.
@@ -77,7 +77,7 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Let this process end with the one that made it.
+/// Let this process end with its parent.
 pub fn end_with_parent() {
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };

@@ -1,4 +1,4 @@
-//! filebench's varmail: each process removes, makes, appends to and reads files of one directory.
+//! filebench's varmail: each process removes, makes, appends to and reads files in one directory.
 
 use crate::boxes::read_file;
 use crate::processes::{self, Done, Worker};
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 const FILES: u64 = 1000;
 const PROCESSES: u64 = 16;
-/// Of all processes together.
+/// Loops of all processes together.
 const LOOPS: u64 = 16_000;
-/// Of a new file, and the most that is appended.
+/// Mean size of a new file, and the largest append.
 const MEAN: f64 = 16_384.0;
 const MOST_APPENDED: u64 = 16_384;
 const BUFFER: usize = 1 << 20;
@@ -26,7 +26,7 @@ const APPEND: u8 = 2;
 const READ: u8 = 3;
 const WRITTEN_BYTES: u8 = 4;
 
-/// What is done, in this order.
+/// The steps, in this order.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Step {
     /// Make the files.
@@ -35,7 +35,7 @@ pub enum Step {
     Load,
 }
 
-/// What it comes to hold; a file that is not removed grows with each append.
+/// Return the space that the load needs; a file that is not removed grows with each append.
 pub fn needs(scale: f64) -> Needs {
     let appended = scaled(LOOPS, scale) * MOST_APPENDED / 2;
     Needs {
@@ -45,7 +45,7 @@ pub fn needs(scale: f64) -> Needs {
     }
 }
 
-/// One for each process at least.
+/// Return the number of files, at least one for each process.
 fn files(scale: f64) -> u64 {
     scaled(FILES, scale).max(PROCESSES)
 }
@@ -85,7 +85,7 @@ fn setup(place: &Place) -> Result<Report> {
     processes::run(vec![worker], KINDS)
 }
 
-/// One process, with files of its own among those of the others.
+/// One process with its own files among those of the others.
 struct Mailer {
     directory: PathBuf,
     size: Size,
@@ -130,7 +130,7 @@ impl Mailer {
         Ok(())
     }
 
-    /// One of its files: every sixteenth, beginning with its own number.
+    /// Return one of its files: every sixteenth, beginning with its own number.
     fn any(&mut self) -> PathBuf {
         let own = (files(self.size.scale) - self.number).div_ceil(PROCESSES);
         let number = self.number + PROCESSES * self.random.below(own);

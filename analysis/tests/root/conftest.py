@@ -10,7 +10,7 @@ from spoolscope.tracers.session import Request, record
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Return ``recorded(mount, program)``: the trace of a Python program, told the mount."""
+    """Return ``recorded(mount, program)``: the trace of a Python program that gets the mount."""
 
     def run(mount, program):
         script = tmp_path / "program.py"

@@ -1,4 +1,4 @@
-"""Use a spool under names that would drive a terminal: hostile.py MOUNT [SECONDS]."""
+"""Use a spool with names that control a terminal: hostile.py MOUNT [SECONDS]."""
 
 # ruff: noqa: PTH103, PTH104, PTH108, PTH116, PTH211
 import contextlib
@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-COMM = b"\x1b]0;titled\x07"  # no file has it: such a name would be hidden
+COMM = b"\x1b]0;titled\x07"  # not the name of a file, as that would be hidden
 NAMES = (
     b"\x1b]0;owned\x07",
     b"carriage\rreturn",

@@ -1,4 +1,4 @@
-"""A mail server's names, and a delivery that uses every one of them in every place it can.
+"""A mail server's names, and a delivery that uses each of them in every possible place.
 
 Run as a program: leaky.py SPOOL HOME.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 PR_SET_NAME = 15
 
-# Long and short, with every kind of character. In base64, in hashes and in programs none of them
-# comes about by chance, but "annika" at any one place with 1 in 2^36.
+# Long and short, with every kind of character. None of them occurs by chance in base64, hashes or
+# programs, except "annika", with a probability of 1 in 2^36 at each position.
 USERS = (
     "annika",
     "bob.smith@example.org",
@@ -43,7 +43,7 @@ SECRETS: tuple[str | bytes, ...] = (
 
 
 def deliver(home: Path, host: str) -> None:
-    """One message the Maildir way, with a dotlock."""
+    """Deliver one message to a Maildir, with a dotlock."""
     lock = home / f".lock.{host}.4711"
     lock.touch(exist_ok=False)
     name = MESSAGE if host == "mailhost7" else f"1700000001.M1P3.{host}"

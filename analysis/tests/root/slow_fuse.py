@@ -1,7 +1,7 @@
-"""A FUSE server that takes its time: a directory of files that it makes up, by the raw protocol.
+"""A slow FUSE server with a directory of invented files, by the raw protocol.
 
-Run as ``slow_fuse.py MOUNT DELAY_MS LOG``; it mounts, says "ready", serves until its standard input
-ends, and unmounts. It delays each answer to a lookup or a read, and logs for how long it did.
+Run as ``slow_fuse.py MOUNT DELAY_MS LOG``; it mounts, prints "ready", serves until its standard
+input ends, and unmounts. It delays each answer to a lookup or a read, and logs the actual delay.
 """
 
 import ctypes

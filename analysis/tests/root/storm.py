@@ -1,9 +1,9 @@
-"""Processes that change a spool all the time, from before the recording until told to stop.
+"""Processes that change a spool all the time, from before the recording until the end of input.
 
-Run as ``storm.py SPOOL SEED``; says "started" when it is under way, ends at the end of its input.
+Run as ``storm.py SPOOL SEED``; prints "started" when it is under way, ends at the end of its input.
 """
 
-# The calls themselves are the test, so they are made by their own names.
+# The test is about the calls, so they are made directly.
 # ruff: noqa: PTH103, PTH104, PTH108, PTH106, PTH123, PTH208
 
 import contextlib
@@ -20,7 +20,7 @@ GONE = (FileNotFoundError, FileExistsError, OSError)
 
 
 def prepare(spool: str) -> None:
-    """Make what is there before the storm."""
+    """Make the files that exist before the storm."""
     for box in range(BOXES):
         for name in ("tmp", "new", "cur/deep/deeper"):
             os.makedirs(f"{spool}/box{box}/{name}")
@@ -54,7 +54,7 @@ def main(spool: str, seed: int) -> None:
 
 
 class Worker:
-    """One process: works on its own names in directories that all share."""
+    """One process, which works on its own names in shared directories."""
 
     def __init__(self, number: int, seed: int, shared: int) -> None:
         self.random = random.Random(seed)
@@ -82,7 +82,7 @@ class Worker:
         name = f"{self.number}.{self.n}"
         fd = os.open(f"tmp/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o640)
         os.write(fd, b"d" * self.random.randrange(1, 3000))
-        time.sleep(self.random.random() / 200)  # open for a while: a recording may begin now
+        time.sleep(self.random.random() / 200)  # stay open for a while: a recording may begin now
         if self.random.random() < 0.5:
             os.rename(f"tmp/{name}", name, dst_dir_fd=self.directory)
             os.write(fd, b"late" * 9)
@@ -99,7 +99,7 @@ class Worker:
                 file.read(50)
 
     def move(self) -> None:
-        """A directory with all below it goes to another box and back, renamed inside meanwhile."""
+        """Move a directory tree to another box and back, with a rename inside meanwhile."""
         box = self.random.randrange(WORKERS, BOXES)
         os.rename("cur/deep", f"../box{box}/cur/deep{self.number}")
         os.rename(f"../box{box}/cur/deep{self.number}/deeper", "../box4/new/d" + str(self.number))

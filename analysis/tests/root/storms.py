@@ -1,4 +1,4 @@
-"""A storm recorded, its replay looked at: what several tests do with it."""
+"""Common parts of tests that record a storm and look at its replay."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ Tree = dict[str, tuple[int, int, int]]
 
 
 def tree(top: Path) -> Tree:
-    """Mode, links and size of every name; sizes of directories mean nothing."""
+    """Return mode, links and size of every name, without the sizes of directories."""
     found = {}
     for path, directories, files in os.walk(top):
         for name in directories + files:
@@ -45,18 +45,18 @@ def record_storm(
             storm.stdin.close()
 
         when_ready(output, end_soon)
-        # The snapshot counts, too: at 4,000 names a second it takes two of them.
+        # The time includes the snapshot: at 4,000 names a second it takes two seconds.
         record(Request(spools=[mount], output=output, duration_s=6, keep_names=True, **values))
     assert storm.returncode == 0
     return Trace.open(output)
 
 
 def replayed(trace: Trace, out: Path) -> tuple[dict[str, Any], Tree]:
-    """Replay on ext4; return what the replay says of itself, and the tree that it left."""
+    """Replay on ext4; return the replay's result, and the resulting tree."""
     left: Tree = {}
 
     def look(target: Path, command: list[str], _: Path, _show: object) -> int:
-        """In the recorder's place: see what the replay leaves."""
+        """Look at the replay's resulting tree, in place of the recorder."""
         done = subprocess.run(command, check=False)
         left.update(tree(target))
         return done.returncode

@@ -1,4 +1,4 @@
-"""Attached in the middle of a storm, a recording misses nothing: its replay ends where that did."""
+"""A recording that begins during a storm misses nothing: its replay has the same final tree."""
 
 import sys
 from pathlib import Path

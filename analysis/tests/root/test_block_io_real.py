@@ -26,14 +26,14 @@ for i in range({N}):
 
 
 def written(disk: str) -> tuple[int, int]:
-    """Return how many writes a disk has completed, and of how many bytes."""
+    """Return the number of completed writes of a disk, and their bytes."""
     fields = Path(f"/sys/block/{disk}/stat").read_text().split()
     return int(fields[4]), int(fields[6]) * SECTOR
 
 
 @pytest.fixture
 def alone(require):
-    """Block events have one ring buffer on a machine: one test at a time, of any checkout."""
+    """Run one test at a time, of any checkout, as a machine has one ring buffer of block events."""
     if not list(Path("/sys/block").glob("*/trace/enable")):
         require("blk tracer", "this kernel has none (CONFIG_BLK_DEV_IO_TRACE)")
     with Path("/run/lock/spoolscope-test-blktrace").open("w") as lock:
@@ -61,7 +61,7 @@ def test_requests_are_those_that_the_device_counted(spool, tmp_path):
     writes = [one for one in found.top if one.bytes and one.kind.startswith(("data", "metadata"))]
     total = sum(one.bytes for one in writes)
     print(disk, before, after, found.written_bytes, found.stages)
-    # What was on its way when it was attached or had ended is counted by the device alone.
+    # Only the device counts requests in flight at the begin or end of the recording.
     assert 0 <= after[1] - before[1] - total <= 0.05 * total
     assert found.call_bytes == N * 20_480
     assert found.written_bytes[DATA] == pytest.approx(N * 20_480, rel=0.05)

@@ -1,4 +1,4 @@
-"""Remains of killed commands are named by the next one, and removed by clean, and nothing else."""
+"""The next command names leftovers of killed ones, and clean removes these and nothing else."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def spoolscope(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def mounts(process: int) -> list[str]:
-    """Return what is mounted at mount points of spoolscope, as a process sees it."""
+    """Return the mounts at mount points of spoolscope in a process's namespace."""
     lines = Path(f"/proc/{process}/mounts").read_text().splitlines()
     return [line for line in lines if line.split()[1].startswith("/run/spoolscope/")]
 
@@ -71,7 +71,7 @@ def test_a_killed_replay_is_named_and_cleaned_up(
     assert spoolscope("clean").stdout == "Nothing is left of killed commands.\n"
     assert len(mounts(process.pid)) == len(loops(out)) == 1
     kill(process)
-    wait_for(lambda: not loops(out))  # with the last of its processes
+    wait_for(lambda: not loops(out))  # they vanish with the last of its processes
     assert list(scratch.rglob("*.img"))
     (out / "mine").write_text("a file of the operator")
     named = spoolscope("info", SAMPLE)
@@ -128,7 +128,7 @@ def test_a_killed_recording_is_named_with_both_ways(
     process = subprocess.Popen([*MAIN, *words], stderr=subprocess.PIPE)
     when_ready(trace, lambda: (mount / "mail").write_text("x"))
     wait_for((mount / "mail").exists)
-    time.sleep(1.5)  # for the recorder to write what it has
+    time.sleep(1.5)  # until the recorder has written its data
     kill(process)
     (work,) = tmp_path.glob(".a.trace.*")
     named = spoolscope("info", SAMPLE).stderr
@@ -136,7 +136,7 @@ def test_a_killed_recording_is_named_with_both_ways(
     recover = f"spoolscope record --recover {work} -o NEW"
     assert f"'{recover}' makes a trace of it" in named
     again = shlex.split(recover)[1:-1]
-    # The recorder goes after the front end, in its own time.
+    # The recorder ends some time after the front end.
     wait_for(lambda: spoolscope(*again, tmp_path / "b.trace", "--keep-names", "-f").returncode != 1)
     assert json.loads((tmp_path / "b.trace" / "meta.json").read_text())["counts"]["syscalls"] > 0
     assert spoolscope("clean").returncode == 0

@@ -1,4 +1,4 @@
-"""Culprits of real recordings: each program knows itself who was guilty."""
+"""Culprits of real recordings, against programs that know their own culprits."""
 
 import json
 
@@ -10,7 +10,7 @@ from spoolscope.analysis.explain import explain
 pytestmark = pytest.mark.root
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
-# start(name, function) forks; the parent says in the end which name was which process.
+# start(name, function) forks; at the end the parent prints the pid of each name.
 PRELUDE = """
 import fcntl, json, mmap, os, signal, sys, time
 spool, told = sys.argv[1], sys.argv[0] + ".json"
@@ -34,7 +34,7 @@ def finish(said=None):
 
 @pytest.fixture
 def guilty(slow_spool, recorded, tmp_path):
-    """Return ``guilty(fstype, program, flush_ns)``: its explanation, edges, and what it said."""
+    """Return ``guilty(fstype, program, flush_ns)``: its explanation, edges and output."""
 
     def run(fstype, program, flush_ns=0):
         mount, disk = slow_spool(fstype)
@@ -133,7 +133,7 @@ def test_who_holds_a_file_lock(guilty):
         assert blamed[pids["holder"]] == pytest.approx(given_up - asked[n], rel=0.1)
         assert blamed[pids["holder"]] >= 0.95 * sum(blamed.values())
         assert pids["bystander"] not in blamed
-    # That it wrote at the end of it is the next link.
+    # The write at the end of it is the next link.
     chain = found.chains[0]
     assert (chain[0].cause, chain[0].culprit) == ("file_lock", "holder")
 
@@ -171,7 +171,7 @@ finish()
 
 @pytest.mark.parametrize("fstype", FILESYSTEMS)
 def test_who_makes_the_journal_work(guilty, fstype):
-    # On a fast disk the victim would hardly ever wait.
+    # On a fast disk the victim would hardly wait.
     found, edges, told = guilty(fstype, FSYNC_LOOP, flush_ns=2_000_000)
     pids, charges = told["pids"], found.commits.charges
     blamed = by_pid(edges, pids["victim"], "commit_trigger")
@@ -181,7 +181,7 @@ def test_who_makes_the_journal_work(guilty, fstype):
     assert set(blamed) == {pids["hog"]}
     assert blamed[pids["hog"]] > 1e6
     assert charges.by_process[0].pid == pids["hog"]
-    # Of the victim's own some are long: on btrfs they wait for the hog's.
+    # Some commits of the victim are long: on btrfs they wait for those of the hog.
     assert commits[pids["hog"]] > 0.7 * found.commits.n
     assert pids["bystander"] not in shares
     assert charges.charged_ns + charges.uncharged_ns == charges.commit_ns

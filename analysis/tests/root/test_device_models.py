@@ -1,4 +1,4 @@
-"""Device models against the clock of the program that waits for them."""
+"""Device models against the clock of a waiting program."""
 
 import mmap
 import os
@@ -69,7 +69,7 @@ def test_an_arm_seeks_and_turns_and_rests_when_asked(loop):
     # 4.7 ms for the arm, 3 ms for half a turn of 6 ms, 0.15 ms for the command.
     assert 6800 < middle < 9500
     following = sorted(reads_us(device, [i * PAGE for i in range(100)]))
-    assert following[50] < 2500  # the disk reads on
+    assert following[50] < 2500  # by read-ahead
     disk.rest()
     assert sorted(reads_us(device, places[:50]))[25] < 2500
 

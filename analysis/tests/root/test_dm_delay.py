@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("dm_delay.sh")
 KINDS = ("read", "write", "flush")
-# Up to 50 ms dm-delay polls in a thread, which needs the CPU of those whose requests it delays.
+# Up to 50 ms dm-delay polls in a thread, which takes CPU time from the delayed programs.
 DELAY_MS = 60
 FAULT = {
     kind: replace(FAULTS[f"slow-{kind}"], delays=(Delay(kind, DELAY_MS * MS),)) for kind in KINDS
@@ -71,12 +71,12 @@ def guest(require, lab_machine, tmp_path_factory) -> Path:
 
 
 def delays(text: str, kind: str, shift_ns: int) -> list[Delayed]:
-    """Return how long each bio of a kind was kept, by the kernel's trace."""
+    """Return the delay of each bio of a kind, by the kernel's trace."""
     came = defaultdict(list)
     found = []
     for bio in BIO.finditer(text):
         at_ns = int(bio["s"]) * 10**9 + int(bio["us"]) * 1000 + shift_ns
-        # F in front: a flush, perhaps with a write that is passed on by itself after it.
+        # A leading F is a flush, perhaps with a write that is passed on separately after it.
         is_flush = bio["op"].startswith("F")
         if bio["event"] == "queue" and (is_flush if kind == "flush" else LETTER[kind] in bio["op"]):
             came[bio["dev"], 0 if kind == "flush" else int(bio["sector"])].append(at_ns)
@@ -99,11 +99,11 @@ def test_a_constant_delay_is_found(guest, tmp_path, kind):
     outcome = judge(FAULT[kind], "ext4", trace, held, [])
     found, causes = outcome.score, outcome.explanation.causes
     print(kind, found, found.right, found.recovered, found.beyond, causes)
-    # As its table says, to a tick of the clock; a busy host holds the clock of its guest up.
+    # The delay is that of its table, to a clock tick; a busy host delays the guest's clock.
     assert median(d.end_ns - d.begin_ns for d in held) >= DELAY_MS * MS - JIFFY_NS
-    # Calls get as slow when the host takes the CPU away from its guest: one of twelve is too many.
+    # Calls are as slow when the host takes the CPU from its guest: one of twelve is too many.
     n_of_host = sum(found.wrong.get(cause, 0) for cause in ON_CPU)
     assert found.n_right >= 0.98 * (found.n_judged - n_of_host) > 0, found.wrong
-    # Whom the kernel has in a run queue does not wait for the disk any more.
+    # A task in a run queue does not wait for the disk any more.
     runnable_ns = sum(causes.get(cause, 0) for cause in ON_CPU[1:])
     assert found.found_ns >= 0.95 * found.injected_ns - runnable_ns

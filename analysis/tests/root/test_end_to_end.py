@@ -1,4 +1,4 @@
-"""The whole path as a user walks it: record, info, explain, replay, compare, report."""
+"""The whole path of a user: record, info, explain, replay, compare, report."""
 
 import json
 import subprocess
@@ -59,7 +59,7 @@ def answer(*words: object) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A trace of WORK on a fresh ext4."""
+    """Yield a trace of WORK on a fresh ext4."""
     work = tmp_path_factory.mktemp("end-to-end")
     image, mount = work / "image", work / "mount"
     mount.mkdir()
@@ -106,7 +106,7 @@ def test_replay_compare_and_report_on_three_filesystems(recorded: Path, tmp_path
         assert run["final_state"]["checked"] >= 122 + 4
         assert run["final_state"]["mismatched"] == 0
         assert (Path(run["run"]) / "trace" / "meta.json").is_file()
-    # 3: the trace asks for more than a busy machine can keep up with, and compare says so.
+    # 3: a busy machine cannot keep the pace of the trace, and compare warns.
     compared = spoolscope("compare", out, "-q", codes=(0, 3))
     assert all(name in compared for name in ("ext4", "xfs", "btrfs"))
     spoolscope("report", out, "-o", page, "-q", codes=(0, 3))

@@ -1,4 +1,4 @@
-"""Every verb on real recordings with what is unusual: two filesystems, 32-bit calls, a freeze."""
+"""Every verb on unusual real recordings: two filesystems, 32-bit calls, a freeze."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.root
 
-# A bind of a name that fails for no reason of names, and one that does; a lock that is waited for
-# until the recording is over; a call through the table of 32-bit programs; names that drive
-# terminals; both spools; at the end what freezes a flight recorder.
+# A bind that fails for another reason than its name, and one that fails for it; a lock with a
+# waiter until the recording is over; a call through the table of 32-bit programs; names that
+# control terminals; both spools; at the end an event that freezes a flight recorder.
 WORK = r"""
 import ctypes, fcntl, mmap, os, socket, subprocess, sys, threading, time
 one, two, compat = sys.argv[1:]
@@ -82,7 +82,7 @@ def told(*words: object) -> object:
 
 @pytest.fixture(params=[WHOLE, FROZEN])
 def trace(request, spool, tmp_path: Path) -> Path:
-    """Return a recording of the work: the whole of it, or what a flight recorder froze."""
+    """Return a recording of the work: all of it, or the window that a flight recorder froze."""
     one, two = spool("ext4"), spool("xfs")
     (tmp_path / "compat.c").write_text(COMPAT)
     subprocess.run(["cc", "-o", tmp_path / "compat", tmp_path / "compat.c"], check=True)
@@ -128,7 +128,7 @@ def test_every_verb(trace: Path, tmp_path: Path) -> None:
 
 
 def _replayed_call(trace: Path) -> str:
-    """Return thread and number of a rename."""
+    """Return thread and call number of a rename."""
     query = "SELECT tid, seq FROM syscalls WHERE syscall = 'rename' AND errno = 0 LIMIT 1"
     ((tid, seq),) = Trace.open(trace).connect().execute(query).fetchall()
     return f"{tid}:{seq}"

@@ -1,4 +1,4 @@
-"""Explanations of real recordings: sums, coverage, and causes that were brought about."""
+"""Explanations of real recordings: sums, coverage, and deliberate causes."""
 
 import subprocess
 
@@ -112,7 +112,7 @@ def test_a_cold_cache_is_read_by_name_by_inode_and_by_data(spool, recorded, fsty
     for i in range(3000):
         (mount / "box" / f"{i}.mail").write_bytes(b"x")
     (mount / "big").write_bytes(bytes(16 << 20))
-    # Mounting again empties every cache for certain; drop_caches may keep dentries.
+    # A new mount empties every cache; drop_caches may keep dentries.
     subprocess.run(["umount", mount], check=True)
     image = mount.with_suffix(".img")
     subprocess.run(["mount", "-o", "loop,noatime", image, mount], check=True)

@@ -1,4 +1,4 @@
-"""Many short processes of one script: summed up, and named with the one that started them."""
+"""Many short processes of one script are summed up, and named with their parent."""
 
 import re
 import subprocess
@@ -59,14 +59,14 @@ def place():
 
 @pytest.fixture
 def disk(place):
-    """A disk whose writes, reads and flushes take a while, with an ext4 on it."""
+    """Yield a disk with slow writes, reads and flushes, and an ext4 on it."""
     format_image(place / "image", "ext4", 256 << 20)
     with SlowDisk(place / "image", place) as slow:
         yield slow
 
 
 def busy(comm, loop, mount, seconds):
-    """Start a process of this name that does its work for that long."""
+    """Start a process of this name that works for that long."""
     program = f"import os, sys, time\nopen('/proc/self/comm', 'w').write({comm!r})\n"
     program += f"mount, end, n = {str(mount)!r}, time.time() + {seconds}, 0\n"
     program += textwrap.dedent(loop)
@@ -95,7 +95,7 @@ def recorded(mount, output, load):
 
 
 def commits_of(mount):
-    """Commits of a mount's journal, as the kernel counts them."""
+    """Return the kernel's number of commits of a mount's journal."""
     device = subprocess.run(
         ["findmnt", "-no", "SOURCE", str(mount)], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -104,7 +104,7 @@ def commits_of(mount):
 
 
 def test_commits_of_a_scripts_short_processes_are_summed_up(place, disk, tmp_path):
-    # Longer than a dd takes to start: most of the time the deliverer comes into its commits.
+    # Longer than the start of a dd: most of the time the deliverer meets commits of dd.
     disk.delay("write", MS // 5)
     disk.delay("flush", 8 * MS)
     night = script(
@@ -137,7 +137,7 @@ def test_commits_of_a_scripts_short_processes_are_summed_up(place, disk, tmp_pat
     assert forced.culprit == dd.who
     assert "fsync on backup/f" in forced.mechanism
     assert forced.share_of == "the time in calls of others"
-    # The deliverer's own view: the same culprit, though not one of its calls is shown.
+    # With only the deliverer shown: the same culprit, though none of the culprit's calls is shown.
     [only] = [
         f for f in explain(trace, selection=Selection(only=("lmtp",))).insights
         if f.kind == "forced_commits"
@@ -166,7 +166,7 @@ def test_a_script_whose_short_processes_do_not_sync_is_not_named(place, disk, tm
 
 
 def extents(files):
-    """Where files lie on the disk: bytes, ends exclusive."""
+    """Return the byte ranges of files on the disk, ends exclusive."""
     said = subprocess.run(
         ["filefrag", "-v", "-b4096", *files], capture_output=True, text=True, check=True
     ).stdout

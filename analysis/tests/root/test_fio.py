@@ -1,4 +1,4 @@
-"""fio replays what a trace is exported to: as many requests and bytes, at their times."""
+"""fio replays an exported trace: the same number of requests and bytes, at their times."""
 
 import json
 import subprocess
@@ -12,12 +12,12 @@ from spoolscope.cli.main import group
 
 pytestmark = pytest.mark.root
 SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
-SIZE = 1020702720  # of the disk that was recorded
+SIZE = 1020702720  # size of the recorded disk
 
 
 @pytest.fixture
 def loop(require, tmp_path):
-    """A disk as large as the recorded one."""
+    """Yield a disk as large as the recorded one."""
     require("root")
     require("fio")
     image = tmp_path / "image"
@@ -30,7 +30,7 @@ def loop(require, tmp_path):
 
 
 def sectors(device: str) -> tuple[int, int]:
-    """Sectors read and written, as the kernel counts them (Documentation/block/stat.rst)."""
+    """Return the kernel's counts of sectors read and written (Documentation/block/stat.rst)."""
     fields = Path(f"/sys/block/{Path(device).name}/stat").read_text().split()
     return int(fields[2]), int(fields[6])
 

@@ -1,8 +1,8 @@
-"""Injected faults against what explain says of them; see ``lab.faults`` for what each one does.
+"""Injected faults against their explanations; the faults are described in ``lab.faults``.
 
 The second source is the injector's own log: the slow disk's, or a culprit's clock. Here each load
-is short; GROUND-TRUTH.md is made with longer ones. How much is named beyond the fault depends
-on what else the machine does, so that is published there and not tested here.
+is short; GROUND-TRUTH.md is made with longer ones. The time named beyond the fault depends on other
+work of the machine, so it is published there and not tested here.
 """
 
 import json
@@ -47,7 +47,7 @@ def inject(name, fstype):
 
 
 def missed(name, rows):
-    """Return what the injections of one fault lack, all together, to be found: share and goal."""
+    """Return the missed goals of all injections of one fault together, with share and goal."""
 
     def total(key):
         return sum(row[key] or 0 for row in rows)
@@ -55,16 +55,16 @@ def missed(name, rows):
     if not total("n_judged"):
         return {"n_judged": (0, 1)}
     if name == "throttled":
-        # Until the disk has been asked others hand the request on, which may take a robbed machine
-        # as long as the limit did: neither the slowest calls nor their sum, but most must be right.
+        # Other threads pass on the request to the disk; with a busy host that may take as long as
+        # the limit: the median call must be right, but neither the slowest calls nor their sum.
         typical = median(row["typical"] for row in rows)
         return {} if typical >= 0.95 else {"typical": (typical, 0.95)}
-    # Whom the kernel has in a run queue does not wait for the disk any more: a host that takes the
-    # CPU away for a fifth of the time is no fault of the explanation.
+    # A task in a run queue does not wait for the disk any more: if the host takes the CPU for a
+    # fifth of the time, that is no error of the explanation.
     on_queue = ("steal", "runq", "preempt") if name != "cpu-hog" else ("steal",)
     runnable_ns = sum(row["causes"].get(cause, 0) for row in rows for cause in on_queue)
     shares = {
-        # Here victims do not wait for one another: their own causes must be right.
+        # Here victims do not wait for each other: their own causes must be right.
         "n_direct": (total("n_direct") / total("n_judged"), 0.98),
         "direct_ns": ((total("direct_ns") + runnable_ns) / total("injected_ns"), 0.95),
     }
@@ -78,7 +78,7 @@ def missed(name, rows):
 def test_an_injected_fault_is_found(require, name, fstype):
     require(fstype)
     rows = []
-    # Of as few as 14 calls one is too many, and a host may hold all of them: then over more.
+    # With 14 calls a single wrong one exceeds the goal, and the host may delay all: collect more.
     while not rows or (missed(name, rows) and len(rows) < 5):
         row = inject(name, fstype)
         rows.append(row)
@@ -98,7 +98,7 @@ def test_nothing_is_left_when_it_is_interrupted(require, tmp_path, number):
         stderr=subprocess.PIPE, text=True, env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
     )  # fmt: skip
     deadline = time.monotonic() + 300
-    # Asked once: it is mounted twice, with some ms between.
+    # Read the mounts once: there are two, with some ms between.
     while not (found := _loops_of(lab.pid)) and lab.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert found, (lab.kill(), lab.communicate()[1])
@@ -119,7 +119,7 @@ def test_nothing_is_left_when_it_is_interrupted(require, tmp_path, number):
 
 
 def _loops_of(process) -> dict[str, str]:
-    """Return the file below each loop device that a process sees mounted on its own place."""
+    """Return the file below each loop device that is mounted at a process's own place."""
     sources = [mount.source for mount in mounts(process) if "/run/spoolscope/" in str(mount.place)]
     return {loop: _file_of(loop) for loop in sources if loop.startswith("/dev/loop")}
 
@@ -132,12 +132,12 @@ def _file_of(loop: str) -> str:
 
 
 def _backed(loops: dict[str, str]) -> list[str]:
-    """Return those of loop devices that still have their file."""
+    """Return the loop devices that still have their file."""
     return [loop for loop, file in loops.items() if _file_of(loop) == file]
 
 
 def _processes(place) -> list[str]:
-    """Command lines of processes that name the place."""
+    """Return the command lines that contain the place."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,4 @@
-"""Programs and files with names that drive terminals, recorded, and shown by every verb."""
+"""Programs and files with names that control terminals, recorded, and shown by every verb."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ def hidden(text: str) -> set[str]:
 
 
 def on_terminal(words: list[str], place: Path) -> tuple[int, str]:
-    """Run a command on a terminal; return its exit code and all that it wrote there."""
+    """Run a command on a terminal; return its exit code and its output."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=place) as process:
         os.close(theirs)
@@ -44,7 +44,7 @@ def parts(terminal: int) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, require) -> Iterator[Path]:
-    """A directory with a spool on a mount point that itself has such a name."""
+    """Yield a directory with a spool whose mount point has such a name, too."""
     require("bpf")
     require("ext4")
     place = tmp_path_factory.mktemp("hostile")
@@ -65,7 +65,7 @@ def mount_of(place: Path) -> str:
 
 @pytest.fixture(scope="module")
 def trace(place: Path) -> Path:
-    """A recording of it with names as they are; what record says is looked at, too."""
+    """Return a recording of it with plain names; the output of record is checked, too."""
     mount = mount_of(place)
     words = [*SPOOLSCOPE, "record", "--keep-names", "--spool", mount, "-o", "kept.trace",
              "--", sys.executable, str(HOSTILE), mount]  # fmt: skip
@@ -119,7 +119,7 @@ def piped(words: list[str], place: Path) -> tuple[int, str]:
 
 
 def test_the_plan_of_every_call(trace: Path) -> None:
-    """Each call's names, and what the calls are waited for that it shares them with."""
+    """Check the names of each call, and the reasons to wait for calls with the same names."""
     import duckdb
 
     calls = duckdb.sql(
@@ -137,7 +137,7 @@ def test_the_plan_of_every_call(trace: Path) -> None:
 
 @pytest.mark.usefixtures("trace")
 def test_top_shows_the_program(place: Path) -> None:
-    """Printed, that is; its screen is looked at by test_top_screen.py."""
+    """Check the printed output; test_top_screen.py checks the screen."""
     mount = mount_of(place)
     with subprocess.Popen([sys.executable, HOSTILE, mount, "60"]) as load:
         try:
@@ -165,7 +165,7 @@ def test_errors_quote_the_mount(place: Path) -> None:
 
 
 def test_json_keeps_the_names(trace: Path) -> None:
-    """Characters that are hidden from a terminal are not lost to a program."""
+    """Check that JSON keeps characters that are hidden from a terminal."""
     done = subprocess.run([*SPOOLSCOPE, "info", str(trace), "--json"], capture_output=True)
     (spool,) = json.loads(done.stdout)["spools"]
     assert spool["mount"] == mount_of(trace.parent)

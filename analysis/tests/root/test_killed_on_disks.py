@@ -1,4 +1,4 @@
-"""A replay on disks that is killed, anywhere: what it left is named, and removed by clean."""
+"""Leftovers of a replay on disks that is killed at any time are named, and clean removes them."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.root, pytest.mark.steady]
 SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
 MAIN = [sys.executable, "-m", "spoolscope.cli.main"]
 LONGEST_S = 6.0
-"""About as long as a replay of one round takes."""
+"""Approximate length of a replay of one round."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def is_used(disk: Path) -> bool:
 
 
 def mounting_processes(place: Path) -> list[str]:
-    """Return the processes in whose namespace something is mounted at a place."""
+    """Return the processes whose namespaces have a mount at a place."""
     found = []
     for file in Path("/proc").glob("[0-9]*/mounts"):
         try:
@@ -72,7 +72,7 @@ def test_a_kill_at_a_random_moment(disk: Path, tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while is_used(disk) and time.monotonic() < deadline:
         time.sleep(0.05)  # until the last of its processes has ended
-    time.sleep(0.5)  # mkfs, which is not on its list
+    time.sleep(0.5)  # for mkfs, which is not in that list
     holds = json.loads(run("wipefs", "-J", str(disk)) or '{"signatures": []}')["signatures"]
     assert {one["label"] for one in holds} <= {"spsc-replay"}
     named = spoolscope("info", SAMPLE).stderr
@@ -92,7 +92,7 @@ def test_a_kill_at_a_random_moment(disk: Path, tmp_path: Path) -> None:
 
 
 def begun_and_killed(disk: Path, out: Path) -> list[object]:
-    """Begin a replay on a disk, kill it when that is mounted; return its words."""
+    """Begin a replay on a disk, kill it when the disk is mounted; return its words."""
     words = ["replay", SAMPLE, "--slice", "..2s", "--on", "xfs", "--no-record", "-o", out,
              "--device", disk, "--format-device", disk]  # fmt: skip
     with subprocess.Popen([*MAIN, *map(str, words)], stderr=subprocess.PIPE, text=True) as process:
@@ -119,7 +119,7 @@ def test_a_resume_that_is_refused_forgets_no_disk(disk: Path, tmp_path: Path) ->
     assert "LABEL" in run("blkid", "-p", str(disk))
     refused = spoolscope(*words, "--resume", "--pace", "afap")
     assert refused.returncode == 2
-    # Who removes the note of it wipes it.
+    # Removing the note of a disk wipes the disk.
     assert run("wipefs", str(disk)) == ""
     assert "left behind" not in spoolscope("info", SAMPLE).stderr
 
@@ -127,7 +127,7 @@ def test_a_resume_that_is_refused_forgets_no_disk(disk: Path, tmp_path: Path) ->
 def test_a_disk_that_could_not_be_wiped_is_known_to_clean(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """wipefs fails after the run: the first time that it finds what mkfs made."""
+    """Let wipefs fail after the run, when it first finds the signature of mkfs."""
     (tmp_path / "bin").mkdir()
     planted = tmp_path / "bin" / "wipefs"
     finds = f'[ "$1" = --all ] && [ -e {tmp_path}/made ] && exit 1; exec /sbin/wipefs "$@"'
@@ -144,7 +144,7 @@ def test_a_disk_that_could_not_be_wiped_is_known_to_clean(
     assert failed.returncode == 1
     assert "wipefs --all" in failed.stderr
     monkeypatch.setenv("PATH", path)
-    run("mkfs.xfs", "-q", "-f", "-L", "spsc-replay", str(disk))  # as if no byte had been wiped
+    run("mkfs.xfs", "-q", "-f", "-L", "spsc-replay", str(disk))  # as if nothing had been wiped
     (left,) = out.glob(".spoolscope-*")
     assert (
         f"left behind: {left}, the plan and images, what is on {disk}"

@@ -1,4 +1,4 @@
-"""The kjournald case: what was set up must be what the verdict names."""
+"""The kjournald case: the verdict must name the known culprit."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""No name of a mailbox, user or host is left in anything that may be given away."""
+"""No name of a mailbox, user or host is left in output that may be given away."""
 
 import html
 import json
@@ -30,7 +30,7 @@ def spoolscope(*words: object) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, require) -> Iterator[Path]:
-    """A spool whose mount point is named after a host, and a directory after a user."""
+    """Yield a spool whose mount point has a host's name, and a directory a user's."""
     require("bpf")
     require("ext4")
     place = tmp_path_factory.mktemp("leaks")
@@ -66,7 +66,7 @@ def kept(place: Path) -> Path:
 
 
 def everything(path: Path) -> dict[str, bytes]:
-    """All bytes of a trace: files as they lie, their columns decoded, footers, metadata."""
+    """Return all bytes of a trace: raw files, decoded columns, footers, metadata."""
     trace, found = Trace.open(path), {}
     for file in path.iterdir():
         found[f"{file.name} as it lies"] = file.read_bytes()
@@ -91,7 +91,7 @@ def decoded(column: pa.ChunkedArray) -> bytes:
 
 
 def shown(path: Path, place: Path) -> dict[str, bytes]:
-    """All that the commands make of it."""
+    """Return the output of all commands."""
     report = place / f"{path.name}.html"
     spoolscope("report", "-q", path, "-o", report, "--force")
     return {
@@ -103,7 +103,7 @@ def shown(path: Path, place: Path) -> dict[str, bytes]:
 
 
 def forms(name: str | bytes) -> set[bytes]:
-    """The ways in which a name may be written."""
+    """Return the forms in which a name may be written."""
     raw = name if isinstance(name, bytes) else name.encode()
     text = raw.decode(errors="surrogateescape")
     written = {
@@ -140,7 +140,7 @@ def test_no_name_is_left_of_a_trace_that_kept_them(kept: Path, place: Path) -> N
 
 
 def test_no_name_is_left_of_a_recording_in_several_traces(place: Path) -> None:
-    """Its captures, which hold names, are gone once they are converted."""
+    """Check that captures, which hold names, are removed after conversion."""
     series = recorded(place, "series", "--rotate", "1s")
     files = {file: file.read_bytes() for file in series.rglob("*") if file.is_file()}
     traces = [file.parent for file in files if file.name == "meta.json"]
@@ -151,7 +151,7 @@ def test_no_name_is_left_of_a_recording_in_several_traces(place: Path) -> None:
 
 
 def test_every_name_would_be_found(kept: Path, place: Path) -> None:
-    """The same search of a trace that keeps names: what it did not find, it could not."""
+    """Search a trace that keeps names: a name not found there could not be found at all."""
     found = leaks(everything(kept))
     assert {name for _, name in found} == set(NAMES)
     places = {where for where, _ in found}
@@ -160,7 +160,7 @@ def test_every_name_would_be_found(kept: Path, place: Path) -> None:
 
 
 def test_nothing_lies_around_beside_a_trace(hidden: Path, place: Path) -> None:
-    """The capture holds names as they are until it is converted."""
+    """Check that no capture, which holds plain names, is left."""
     beside = [path.name for path in place.iterdir() if "hidden.trace" in path.name]
     assert [name for name in beside if not name.endswith(".html")] == ["hidden.trace"]
     assert {file.stat().st_mode & 0o777 for file in hidden.iterdir()} == {0o600}

@@ -1,4 +1,4 @@
-"""A large directory with and without an index, searched from a cold cache on."""
+"""A large directory with and without an index, searched from a cold cache."""
 
 import subprocess
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_directory_without_an_index_is_named_with_its_size(require, tmp_path):
     cost = without.lookups[0]
     assert (cost.path, cost.entries, cost.index) == ("big", NAMES, "none")
     assert cost.lookup_io_ns > 0
-    # Searching what has been read is work of the CPU, and nearly all there is.
+    # A search of cached blocks is CPU work, and nearly all of the CPU time.
     assert cost.cpu_ns > 0.6 * without.causes["cpu"]
     assert "big with 20,000 names and without dir_index costs" in cost.sentence
     same = next(c for c in indexed.lookups if c.path == "big")

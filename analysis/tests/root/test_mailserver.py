@@ -1,4 +1,4 @@
-"""Real mail servers: what they deliver is what the recorder sees; nothing is left of them."""
+"""Real mail servers: the recorder sees all that they deliver, and nothing is left of them."""
 
 import json
 import os
@@ -27,7 +27,7 @@ LAB = [sys.executable, "-m", "spoolscope.cli.main", "lab", "mailserver"]
 
 @pytest.fixture(scope="module")
 def why_no_packages() -> str:
-    """Say why servers cannot be unpacked here; nothing if they can."""
+    """Return why servers cannot be unpacked here; empty if they can."""
     try:
         unpacked(setup_of("dovecot", None, 1)[0].packages)
     except SpoolscopeError as error:

@@ -1,4 +1,4 @@
-"""Real names: in no byte of a trace or report, and all there for the owner of the book."""
+"""Real names: in no byte of a trace or report, but all shown to the owner of the book."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from spoolscope.traces.schema import TABLES
 
 pytestmark = pytest.mark.root
 
-# Mailboxes and directories; programs, threads and a control group are called so, too.
+# Names of mailboxes and directories, and of programs, threads and a control group.
 SECRET = ("wilhelmina", "zeppelin.example", "bartholomew", "oddtool", "sharedbox", "horatio")
 SCRIPT = """
 set -e
@@ -55,7 +55,7 @@ def spoolscope(home: Path, *words: object, code: tuple[int, ...] = (0, 3)) -> st
 
 
 def told(trace: Path) -> str:
-    """All that a trace holds, in one text: read by DuckDB alone, and byte by byte."""
+    """Return the content of a trace as one text: read by DuckDB alone, and as bytes."""
     parts = []
     for file in trace.iterdir():
         parts.append(file.read_bytes().decode("latin-1"))
@@ -149,7 +149,7 @@ def test_whoever_only_gets_the_trace_sees_no_name_and_no_hint(recorded, tmp_path
 
 
 def test_every_reader_takes_real_names(recorded):
-    """A plan reads tables in parts and as a whole, explain by DuckDB."""
+    """Check plan, which reads tables in parts and as a whole, and explain, with DuckDB."""
     trace, _, home = recorded
     query = f"SELECT tid, seq FROM '{trace}/syscalls.parquet' WHERE syscall LIKE 'rename%'"
     [(tid, seq)] = duckdb.connect().execute(query).fetchall()

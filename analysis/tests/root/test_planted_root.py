@@ -1,4 +1,4 @@
-"""Commands of root that write where everybody may plant links: none is followed."""
+"""Commands of root follow no links in directories where any user may plant some."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from planted import opened_anew, planted, traced
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 NOBODY = 65534
-# Names that drafts had, or that may be guessed from what they become.
+# Former names of drafts, and names that can be guessed from the final ones.
 GUESSED = (
     "out.partial", ".out", "out.tmp", "plan.json", "plan.partial", "replay.json", "replay.partial",
     "recording.json", ".recording.json", "capture.seg", "answers.json", "meta.json",
@@ -25,7 +25,7 @@ DELIVER = (
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A directory of another user's, as /tmp is: everybody may make names there."""
+    """Return another user's directory in which, as in /tmp, any user may make names."""
     place = tmp_path / "shared"
     place.mkdir()
     place.chmod(0o1777)
@@ -36,13 +36,13 @@ def shared(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def works(spool) -> list[str]:
-    """Words of a command that delivers a mail to a spool, and its mount point first."""
+    """Return the mount point, then the words of a command that delivers a mail there."""
     mount = str(spool("ext4"))
     return [mount, sys.executable, "-c", DELIVER, mount]
 
 
 def check(tmp_path: Path, shared: Path, words: list[str], out: str = "out") -> None:
-    """Run a command that makes ``shared / out``; nothing else may have come, or been written."""
+    """Run a command that makes ``shared / out``; nothing else may be made or written."""
     before = {file.name for file in shared.iterdir()}
     done = traced(tmp_path, words)
     assert done.returncode in (0, 3), done.stderr
@@ -78,7 +78,7 @@ def test_record_into_a_directory(
 
 
 def test_record_recover(works: list[str], shared: Path, tmp_path: Path) -> None:
-    """A capture that a killed recording left; the recorder alone leaves the same."""
+    """Recover a capture left by a killed recording; the recorder alone leaves the same."""
     mount, *command = works
     recorder = Path(__file__).parents[3] / "target/release/spoolscope-record"
     capture = tmp_path / "left" / "capture.seg"
@@ -98,7 +98,7 @@ def test_import(works: list[str], shared: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_replay(there: bool, works: list[str], shared: Path, tmp_path: Path) -> None:
-    """Also into an empty directory of somebody else's."""
+    """Replay, also into an empty directory of another user."""
     trace, out, target = tmp_path / "trace", shared / "out", tmp_path / "target"
     assert traced(tmp_path, record(works, trace)).returncode == 0
     target.mkdir()

@@ -1,4 +1,4 @@
-"""A replay's mounts are its own: short, unseen, and nothing else depends on them."""
+"""A replay's mounts are private: short paths, invisible, and nothing else depends on them."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def replay_words(out: Path, *more: str) -> list[str]:
 
 
 def test_a_long_path_is_no_obstacle(tmp_path: Path, require: Callable[..., None]) -> None:
-    """Mount points below the output would be too long for records of it (126 bytes)."""
+    """Check a path too long for records (126 bytes) if mount points were below the output."""
     require("bpf")
     require("ext4")
     place = tmp_path / ("clone" * 40)
@@ -56,7 +56,7 @@ wait $!
 def test_a_disk_that_is_unmounted_elsewhere_is_free_at_once(
     propagation: str, tmp_path: Path, require: Callable[..., None]
 ) -> None:
-    """As systemd has mounts, and as containers and others do."""
+    """Check both propagations: that of systemd, and that of containers and others."""
     require("ext4")
     image, mount = tmp_path / "image", tmp_path / "mount"
     mount.mkdir()
@@ -90,7 +90,7 @@ def test_a_recording_elsewhere_is_not_disturbed(
     recorded = Trace.open(trace)
     assert recorded.meta["complete"]
     calls = recorded.table("syscalls").to_pylist()
-    # Of the replay only that it unmounts the spool, in a mount namespace of its own, and its forks.
+    # Other calls of the replay are only its unmount of the spool, in its namespace, and its forks.
     others = {call["syscall"] for call in calls if call["pid"] != os.getpid()}
     assert {name for name in others if CALLS[name].klass != "task"} <= {"mount", "umount2"}
     assert [call["syscall"] for call in calls].count("openat") == 2

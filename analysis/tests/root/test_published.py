@@ -1,7 +1,7 @@
 """Every configuration of the published comparisons replays a short part of the sample.
 
-Those of filesystems that this kernel lacks do so in a machine whose kernel has them. What is asked
-is the same calls with the same results and the same tree, not how long they took.
+Filesystems that this kernel lacks run in a machine whose kernel has them. The test is for the same
+calls with the same results and the same tree, not for times.
 """
 
 import json
@@ -26,7 +26,7 @@ PUBLISHED = [one for name, one in presets().items() if re.match(r"c20\d\d-", nam
 NOWHERE = [one for one in PUBLISHED if not one.kernels]
 
 
-# Besides, one that a server exports: no comparison had it, and it shares the boot.
+# A further one, exported by a server: no comparison had it, but it shares the boot.
 SERVED = "nfs4"
 KERNEL = "6.1"
 
@@ -43,7 +43,7 @@ def replayed(place: Path, names: list[str], *more: str) -> list[dict[str, Any]]:
 
 
 def check(row: dict[str, Any]) -> None:
-    """Hold a run to its recording; what is documented of the filesystem may be answered so."""
+    """Compare a run with its recording; results documented for the filesystem may differ."""
     told = (row["candidate"], row["divergences"], row["final_state"])
     others = row["divergent"] - sum(row["divergences"]["of_filesystem"].values())
     assert row["syscalls"] > 900, told

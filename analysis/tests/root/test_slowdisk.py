@@ -1,4 +1,4 @@
-"""The slow disk against the clocks of those who wait for it."""
+"""The slow disk against the clocks of waiting programs."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def took(action) -> int:
 
 
 def quickest(action) -> int:
-    """Return how long it takes when the machine has no other work."""
+    """Return the time of an action without other work of the machine: the least of several."""
     times = [took(action) for _ in range(3)]
     while min(times) >= DELAY_NS and len(times) < 30:
         times.append(took(action))
@@ -51,7 +51,7 @@ def quickest(action) -> int:
 
 
 def overwrite(mount) -> None:
-    """Change data that has its blocks: fdatasync then needs no commit of the journal."""
+    """Change data of allocated blocks: fdatasync then needs no commit of the journal."""
     with (mount / "box").open("r+b") as file:
         file.write(os.urandom(4096))
         file.flush()
@@ -72,7 +72,7 @@ def test_a_flush_waits_and_nothing_else_does(tmp_path, require, fstype):
         assert quick < DELAY_NS
         disk.delay("flush", DELAY_NS)
         more = []
-        # A busy machine makes some of them wait for something else, too.
+        # On a busy machine some of them wait for something else, too.
         while len(more) < 5 or (min(more) > quick + 0.3 * DELAY_NS and len(more) < 30):
             known = len(disk.delayed())
             waited = took(lambda: overwrite(mount))
@@ -152,7 +152,7 @@ def test_it_ends_with_its_owner(tmp_path, require):
 
 @pytest.mark.parametrize("killed", ["owner", "both"])
 def test_the_last_of_a_mount_namespace_does_not_wait_for_itself(tmp_path, require, killed):
-    """As when the lab is killed: nobody else is left to unmount what is mounted on the disk."""
+    """Kill the processes as with the lab: no other one is left to unmount the disk."""
     require("ext4")
     format_image(tmp_path / "image", "ext4", SIZE)
     (tmp_path / "mnt").mkdir()
@@ -166,7 +166,7 @@ def test_the_last_of_a_mount_namespace_does_not_wait_for_itself(tmp_path, requir
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
     gone = is_gone(pid, 10)
-    if not gone:  # or every sync of the machine waits with it
+    if not gone:  # else every sync of the machine would hang, too
         abort(connection, tmp_path / "mnt")
     assert gone
     loops = subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
@@ -174,7 +174,7 @@ def test_the_last_of_a_mount_namespace_does_not_wait_for_itself(tmp_path, requir
 
 
 def is_gone(pid: int, seconds: float) -> bool:
-    """Tell whether a process has ended within that time."""
+    """Return True if a process has ended within that time."""
     deadline = time.monotonic() + seconds
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

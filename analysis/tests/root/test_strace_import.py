@@ -1,4 +1,4 @@
-"""One run seen twice: by the recorder and by strace. Both must lead to the same replay."""
+"""One run traced by the recorder and by strace: both must lead to the same replay."""
 
 import json
 import os
@@ -27,12 +27,12 @@ OPTIONS = {
     "one": ["-s", "64"],
     "raw": ["-ff", "-X", "raw", "-s", "64"],
 }
-# strace does not tell inodes and the state of objects; the times are those of another clock.
+# strace does not show inodes and the state of objects; its times are of another clock.
 PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "ret", "cmd", "lock_type", "lock_whence", "base", "base2")
 O_CREAT, SEEK_MAX = 0o100, (1 << 63) - 1
 OPENING = [CALLS[name].id for name in ("open", "openat")]
-# Where these are written only the kernel knows: by several processes at once through one open
-# file, or at the end of a file whose length at the start nothing tells.
+# Only the kernel knows the offsets of these writes: by several processes at once through one open
+# file, or at the end of a file whose initial length is unknown.
 UNTOLD = (b"work/inherited", b"log1")
 SIZELESS = ("getdents", "getdents64")
 
@@ -68,7 +68,7 @@ class Plan:
         return None if index == NONE else self.texts[index]
 
     def told(self, op: Any) -> dict[str, object]:
-        """What an operation does, as far as strace can tell."""
+        """Return the fields of an operation that strace shows."""
         call = BY_ID.get(int(op["op"]))
         said: dict[str, object] = {"call": call.name if call else int(op["op"])}
         said |= {name: int(op[name]) for name in PLAIN}
@@ -85,7 +85,7 @@ class Plan:
 
 
 def run_under_both(mount: Path, work: Path, options: list[str], command: list[str]) -> list[Path]:
-    """Record a command that runs under strace, import what that says; return both traces."""
+    """Record a command that runs under strace, import strace's output; return both traces."""
     recorded, imported = work / "recorded", work / "imported"
     strace = ["strace", "-f", "-ttt", "-T", "-y", *options, "-o", str(work / "log")]
     spoolscope("record", "--spool", mount, "--keep-names", "-o", recorded, "--", *strace, *command)
@@ -96,9 +96,9 @@ def run_under_both(mount: Path, work: Path, options: list[str], command: list[st
 
 
 def differences(recorded: Plan, imported: Plan, but: tuple[str, ...] = ()) -> list[str]:
-    """Compare operation by operation; ``but``: calls that strace does not know.
+    """Return the differences by operation; ``but`` names calls that strace does not know.
 
-    It does not see page faults either.
+    strace does not show page faults, either.
     """
     found = []
     for tid, ops in imported.by_tid.items():
@@ -153,7 +153,7 @@ def test_several_processes_are_imported_and_replayed_as_recorded(
         target.mkdir()
         words = ("replay", trace, "--on", f"dir:{target}", "--pace", "afap", "--no-record")
         output = tmp_path / f"{trace.name}.replay"
-        # The recorder also saw how the programs were found on PATH, which no replay repeats.
+        # The recorder also has the search for programs on PATH, which no replay repeats.
         said = spoolscope(*words, "-o", output, "--json", codes=(0, 3))
         (run,) = json.loads(said)["runs"]
         assert run["divergent"] == 0

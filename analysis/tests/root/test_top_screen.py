@@ -1,4 +1,4 @@
-"""The screen of top on a terminal, by a program that is one: keys, sizes, names, what is left."""
+"""The screen of top on an emulated terminal: keys, sizes, names, and the state afterwards."""
 
 import contextlib
 import fcntl
@@ -40,7 +40,7 @@ while True:
 
 
 class Seen:
-    """A terminal: what the program writes there, and what a reader would see."""
+    """A terminal: the program's output there, and the visible screen."""
 
     def __init__(self, words: list[object], place: Path) -> None:
         self.ours, theirs = pty.openpty()
@@ -64,7 +64,7 @@ class Seen:
         os.write(self.ours, keys.encode())
 
     def until(self, what: Callable[[], object]) -> None:
-        """Read until it is so."""
+        """Read until the condition holds."""
         deadline = time.monotonic() + 30
         while not what():
             assert time.monotonic() < deadline, "\n".join(self.screen.display)
@@ -115,7 +115,7 @@ def test_a_screen_is_driven_by_keys_and_by_nothing_else(top, tmp_path):
     assert not seen.shows("other")()
     seen.press("\x1bp ")
     seen.until(seen.shows("PAUSED"))
-    # What stands there is what the trace of that interval holds.
+    # The screen shows the content of the trace of that interval.
     seen.press("k")
     seen.until(seen.shows(r"kept as top-\S+\.trace, with real names"))
     [row] = [line for line in seen.screen.display if line.startswith(str(pid))]
@@ -127,12 +127,12 @@ def test_a_screen_is_driven_by_keys_and_by_nothing_else(top, tmp_path):
     assert f" {calls:,} " in row, (calls, row)
     asked = con.execute("SELECT count(*) FROM commits WHERE trigger_pid = ?", [pid]).fetchone()[0]
     assert f" {asked} " in row
-    # A small terminal shows as much as fits.
+    # A small terminal shows what fits.
     seen.resize(50, 8)
     seen.until(lambda: seen.shows("PAUSED")() and seen.shows(r"(?m)^PID")())
     assert len(seen.screen.display) == 8
 
-    # Leaving it leaves nothing but what was kept, and the terminal as it was.
+    # After the end only kept traces remain, and the terminal is as before.
     seen.press("q")
     seen.until(lambda: seen.process.poll() is not None)
     seen.until(lambda: not select.select([seen.ours], [], [], 0.2)[0])

@@ -1,4 +1,4 @@
-"""--snapshot touched: of a big tree only the directories that calls use, and these as they were."""
+"""--snapshot touched: only directories of a big tree that calls use, in their initial state."""
 
 import os
 import sys
@@ -18,12 +18,12 @@ from storms import STORM, Tree, record_storm, replayed, tree
 
 pytestmark = pytest.mark.root
 BOXES, MAILS = 200, 100
-# A storm that ends by itself: its standard input does.
+# A storm that ends by itself, as its standard input ends.
 WHOLE_STORM = ["sh", "-c", 'sleep 0.7 | "$@"', "storm", sys.executable, str(STORM)]
 
 
 def populate(mount: Path) -> None:
-    """Make the boxes of the storm, and many more that nobody uses."""
+    """Make the boxes of the storm, and many more unused ones."""
     prepare(str(mount))
     for box in range(BOXES):
         cur = mount / "idle" / f"box{box}" / "cur"
@@ -41,7 +41,7 @@ def recorded(mount: Path, output: Path, snapshot: Snapshot, command: list[str]) 
 
 
 def rows(trace: Trace) -> dict[str, tuple[int, ...]]:
-    """Inode, mode, owner and group of every name; more of old mails, which never change."""
+    """Return inode, mode, owner and group of every name; more for old mails, which never change."""
     found = trace.connect().execute(
         "SELECT p.path, t.ino, t.mode, t.uid, t.gid, t.size, t.mtime_ns, t.blocks"
         " FROM tree t JOIN paths p USING (path_id)"
@@ -53,7 +53,7 @@ def rows(trace: Trace) -> dict[str, tuple[int, ...]]:
 
 
 def used(trace: Trace) -> set[str]:
-    """Directories that a name of a call lies in, by the calls themselves."""
+    """Return the directories of the names in calls, from the calls themselves."""
     found = trace.connect().execute(
         "SELECT DISTINCT p.path FROM syscalls s JOIN paths p"
         " ON p.path_id IN (s.path_id, s.path2_id) WHERE p.kind = 'spool'"
@@ -70,7 +70,7 @@ def test_it_shows_what_the_full_walk_shows_of_them(spool, tmp_path):
     assert {name: full.get(name) for name in touched} == touched
     lie_there = {name for name in full if name.rpartition("/")[0] in directories and name}
     missed = lie_there - touched.keys()
-    # What is missed is said; nothing but names that a call took away before they were looked at.
+    # Missed names are listed: only names that a call removed before they could be read.
     said = trace.connect().execute("SELECT path FROM missed_names JOIN paths USING (path_id)")
     assert missed <= {os.fsdecode(decoded(path)) for (path,) in said.fetchall()}
     assert len(missed) <= 0.1 * len(lie_there)
@@ -93,7 +93,7 @@ def test_its_replay_ends_where_the_storm_did(spool, tmp_path, when_ready, seed):
 
 
 def of_used(left: Tree, trace: Trace) -> dict[str, tuple[int, int]]:
-    """What lies in directories that calls used; how many links lie elsewhere is open."""
+    """Return the content of directories that calls used, without link counts of elsewhere."""
     directories = used(trace)
     return {
         name: (mode, size)
@@ -126,7 +126,7 @@ def test_symbolic_links_lead_to_it(spool, tmp_path):
 
 
 def test_with_rotation_every_trace_has_its_directories(spool, tmp_path):
-    """The files that each trace reads are there, with what stat says of them, and no others."""
+    """Check that each trace has exactly the files that it reads, with their stat data."""
     mount = spool("ext4")
     for box in "abc":
         (mount / box).mkdir()

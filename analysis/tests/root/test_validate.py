@@ -1,4 +1,4 @@
-"""Recordings on two filesystems, one of which lay on a slow disk, against replays on equal ones."""
+"""Recordings on two filesystems, one on a slow disk, against replays on equal disks."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def spoolscope(*words: object) -> str:
 
 
 def test_a_ratio_that_a_slow_disk_made_is_not_replayed(spool, slow_spool, require, tmp_path):
-    """The ratio of the recordings is that of the times which the programs themselves saw."""
+    """Check the ratio of the recordings against the times that the programs measured."""
     require("ext4")
     require("xfs")
     slow, disk = slow_spool("xfs")

@@ -1,4 +1,4 @@
-"""Machines that boot another kernel: how they end, and a replay in one."""
+"""Machines that boot another kernel: their end, and a replay in one."""
 
 import json
 import os
@@ -48,9 +48,9 @@ def test_a_machine_ends_with_its_front_end(lab_machine, tmp_path) -> None:
 
 
 def test_a_replay_on_another_kernel_is_as_if_made_here(lab_machine, tmp_path) -> None:
-    """The tree and what calls returned are held against the recording by the replayer.
+    """Check a replay on another kernel; the replayer compares tree and results with the recording.
 
-    That it was this kernel and this filesystem: the trace of the run says so itself.
+    Kernel and filesystem are checked by the trace of the run.
     """
     release = lab_machine("6.1").kernel.release
     out = tmp_path / "out"

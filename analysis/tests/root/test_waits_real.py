@@ -1,4 +1,4 @@
-"""Waits for what is no disk, brought about on purpose; the truth is the injector's own clock."""
+"""Waits for other things than a disk, caused on purpose; the truth is the injector's own clock."""
 
 import subprocess
 import sys
@@ -12,8 +12,8 @@ from spoolscope.analysis.explain import explain
 pytestmark = [pytest.mark.root, pytest.mark.times]
 PYTHON = Path(sys.executable).name
 
-# The child freezes, waits until the parent writes, and thaws; the parent says how long its calls
-# took, begun while the filesystem was frozen.
+# The child freezes, waits until the parent writes, and thaws; the parent prints the length of its
+# calls, begun while the filesystem was frozen.
 FROZEN = """
     import fcntl, os, sys, time
     FREEZE, THAW = 0xC0045877, 0xC0045878
@@ -75,7 +75,7 @@ def _delayed_ns(log):
 
 @contextmanager
 def fuse_server(place, delay_ms):
-    """Yield the mount point, a function that tells the delay of all answers (ns), and the pid."""
+    """Yield the mount point, a function for the delay of all answers (ns), and the pid."""
     mount, log = place / "served", place / "served.log"
     mount.mkdir()
     script = Path(__file__).with_name("slow_fuse.py")
@@ -107,7 +107,7 @@ def test_a_slow_server_is_found_with_its_length(require, recorded, tmp_path):
     assert (told.kind, told.culprit) == ("slow_server", f"{PYTHON} (process {server})")
 
 
-# Before the child may run a program it has to open a FIFO, for which it waits.
+# Before it runs a program, the child has to wait for the open of a FIFO.
 VFORK = """
     import os, sys, time
     fifo = sys.argv[1] + "/fifo"

@@ -1,4 +1,4 @@
-"""What does durability cost? The replay of a sample with and without its fsyncs."""
+"""The cost of durability: the replay of a sample with and without its fsyncs."""
 
 import json
 import subprocess
@@ -24,11 +24,11 @@ def run(*words: object, log: Path | None = None) -> subprocess.CompletedProcess[
 
 
 def replayed(tmp_path: Path, name: str, *words: str) -> tuple[dict[str, Any], int, str]:
-    """Replay the sample; return its run, the fsyncs that strace saw, and what was warned of."""
+    """Replay the sample; return its run, the fsyncs seen by strace, and the warnings."""
     target, log = tmp_path / f"{name}.target", tmp_path / f"{name}.log"
     target.mkdir()
     where = ("--on", f"dir:{target}", "-o", tmp_path / name)
-    # A run that others disturbed is not made again: strace counts the calls of all runs.
+    # Disturbed runs are not repeated, as strace counts the calls of all runs.
     how = ("--pace", "afap", "--no-record", "--repeats", "0")
     done = run("replay", SAMPLE, *where, *how, *words, "--json", "-q", log=log)
     (row,) = json.loads(done.stdout)["runs"]
@@ -74,7 +74,7 @@ def test_a_part_is_said_everywhere(tmp_path: Path, require) -> None:
     alone = run("compare", tmp_path / "part").stdout
     assert sentence in " ".join(alone.split())
     assert "fsync" in sentence
-    # What all runs left out is said once; the candidates are called what they are.
+    # Calls left out by all runs are named once; candidates have their plain names.
     assert "part.target spent" in " ".join(alone.split())
     report = tmp_path / "report.html"
     run("report", tmp_path / "part", "-o", report)

@@ -1,4 +1,4 @@
-"""Workloads: same seed, same calls, by strace; what they leave, by find; on real filesystems."""
+"""Workloads on real filesystems: same calls for the same seed, by strace; final files, by find."""
 
 import json
 import re
@@ -22,7 +22,7 @@ TRACED = (
 )
 
 RELATIVE = ("link", "unlink", "rename", "stat")
-"""Whose arguments may be names alone."""
+"""Calls whose arguments may be relative names."""
 
 
 def step(root: Path, seed: int, workload: str, name: str, *words: str, strace: Path | None = None):
@@ -38,7 +38,7 @@ def step(root: Path, seed: int, workload: str, name: str, *words: str, strace: P
 
 
 def straced(trace: Path) -> list[re.Match[str]]:
-    """Return the calls of all processes, whose files are taken away."""
+    """Return the calls of all processes; remove the files of strace."""
     found = []
     for file in trace.parent.glob(f"{trace.name}.*"):
         found += [made for made in map(CALLS.match, file.read_text().splitlines()) if made]
@@ -47,7 +47,7 @@ def straced(trace: Path) -> list[re.Match[str]]:
 
 
 def calls_below(trace: Path, root: Path) -> Counter:
-    """Count the calls on what the load has, by call, arguments and result; processes mixed."""
+    """Count the calls on the load's files, by call, arguments and result, over all processes."""
     found: Counter = Counter()
     for made in straced(trace):
         text = f"{made['arguments']} = {made['result']}".replace(str(root), "ROOT")
@@ -76,7 +76,7 @@ def test_the_same_seed_makes_the_same_calls(workload, steps, tmp_path, require):
             step(root, seed, workload, *words, strace=tmp_path / "strace")
             found += calls_below(tmp_path / "strace", root)
             there = list(root.rglob("*"))
-            assert len(there) <= room.names + 2  # with the directories that hold all of it
+            assert len(there) <= room.names + 2  # and the directories around them
             assert sum(path.stat().st_size for path in there if path.is_file()) <= 2 * room.bytes
         made.append(found)
     assert made[0].total() > 50
@@ -99,7 +99,7 @@ def test_what_is_reported_is_what_lies_there(tmp_path, require):
     assert told["laps"]["write"]["n"] + told["laps"]["read"]["n"] == 20
     assert told["counts"]["written_bytes"] == sum(path.stat().st_size for path in written)
     lines = sum(path.read_bytes().count(b"\n") for path in written)
-    reported = 2  # the report, and what a process tells
+    reported = 2  # the report, and one process's record
     writes = sum(made["call"] == "write" for made in straced(tmp_path / "strace"))
     assert lines <= writes <= lines + reported
 
@@ -155,7 +155,7 @@ def test_a_recorded_step_can_be_explained(tmp_path, require):
     assert json.loads(said)["sum_error_ns"] == 0
     calls = pq.read_table(trace / "syscalls.parquet", columns=["syscall"])["syscall"].to_pylist()
     told = json.loads((out / "ext4-r1" / "run.json").read_text())["steps"]["load"]
-    # Each loop syncs two files; the counts are the recorder's and the program's own.
+    # Each loop syncs two files; one count is the recorder's, one the program's.
     assert calls.count("fsync") == 2 * told["laps"]["create"]["n"]
 
 
@@ -167,7 +167,7 @@ def test_a_device_model_is_played_from_the_first_step_on(tmp_path, require):
     done = lab("qmail", *on, "--scale", "0.001", "-o", str(tmp_path / "out"), "--json", "-q")
     assert done.returncode == 0, done.stderr
     runs = {run["candidate"]: run["figures"] for run in json.loads(done.stdout)["runs"]}
-    # A sync waits for a turn of the disk, 6 ms, at the least once in each delivery.
+    # Each delivery waits for a turn of the disk, 6 ms, at least once for a sync.
     assert runs["ext4@hdd10k"]["deliver_deliver_ms"] > 6
     assert not left_below(tmp_path)
 
@@ -179,7 +179,7 @@ def test_an_archive_is_the_published_one_and_its_throughput_is_watched(tmp_path,
     assert done.returncode == 0, done.stderr
     steps = json.loads((out / "ext4-r1" / "run.json").read_text())["steps"]
     assert steps["write"]["counts"]["files"] == 1076
-    # What tar packs is what it unpacked, to a record.
+    # tar packs as much as it unpacked, to within a record.
     assert abs(steps["read"]["counts"]["tar_bytes"] - 20_292_014) <= 10_240
     series = pq.read_table(out / "throughput.parquet").to_pylist()
     assert {row["step"] for row in series} == {"write", "read", "remove"}

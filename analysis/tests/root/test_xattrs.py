@@ -1,4 +1,4 @@
-"""Extended attributes: in the trace as getfattr shows them, in the replay at their length."""
+"""Extended attributes: in the trace as in getfattr, in the replay with their length."""
 
 import os
 import struct
@@ -32,7 +32,7 @@ for at, directories, files in os.walk(sys.argv[1]):
 
 
 def populate(mount: Path) -> None:
-    """Attributes of any length, on files and directories; an ACL, a label, a link."""
+    """Make attributes of any length, on files and directories; an ACL, a label, a link."""
     box = mount / "box"
     box.mkdir()
     for length in (0, 1, 100, 900):
@@ -50,7 +50,7 @@ def populate(mount: Path) -> None:
 
 
 def getfattr(mount: Path) -> dict[tuple[str, str], int]:
-    """Length of every attribute, by name of the file and its own, as getfattr prints them."""
+    """Return the length of every attribute, by names of file and attribute, by getfattr."""
     words = ["getfattr", "-R", "-P", "-h", "-d", "-m", "-", "-e", "hex", "."]
     found, path = {}, ""
     for line in subprocess.check_output(words, cwd=mount, text=True).splitlines():
@@ -84,13 +84,13 @@ def test_the_trace_has_what_getfattr_shows(fstype, snapshot, spool, tmp_path, re
     )
     expected = getfattr(mount)
     assert len(expected) >= 13
-    if snapshot == "touched":  # without CAP_SYS_ADMIN nobody sees them
+    if snapshot == "touched":  # invisible without CAP_SYS_ADMIN
         expected = {at: n for at, n in expected.items() if not at[1].startswith("trusted.")}
     assert table(Trace.open(output)) == expected
     (row,) = replay(output, [fstype], tmp_path / "out", pace="afap")
     assert row["divergent"] == 0
-    # mail100's two are listed by both of its names and set once. Xfs lists an ACL twice, the second
-    # time as a trusted attribute, which is left out.
+    # The two of mail100 are listed under both of its names, but set once. xfs lists an ACL twice,
+    # the second time as a trusted attribute, which is left out.
     assert row["xattrs"] == {"set": 11, "skipped": 1 if fstype == "xfs" else 0}
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
     outcomes = pq.read_table(Path(row["run"]) / "outcomes.parquet").to_pylist()
@@ -123,4 +123,4 @@ def test_names_are_private_and_keep_namespace_and_length(spool, tmp_path, requir
             assert secret not in file.read_bytes(), file
     (row,) = replay(output, ["xfs"], tmp_path / "out", pace="afap")
     assert (row["divergent"], row["xattrs"]) == (0, {"set": 12, "skipped": 0})
-    assert len(lengths) == 14  # mail100's two by either name; the second ACL has a strange name
+    assert len(lengths) == 14  # mail100's two under each name; the second ACL has a strange name

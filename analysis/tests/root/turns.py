@@ -1,9 +1,9 @@
-"""Processes that deliver and read mail in turns, so that their order is the same to any observer.
+"""Processes that deliver and read mail in turns, so that any observer sees the same order.
 
-Run as ``turns.py SPOOL``: a token goes round through pipes, and who has it works.
+Run as ``turns.py SPOOL``: a token goes round through pipes, and the process with it works.
 """
 
-# The calls themselves are the test, so they are made by their own names.
+# The test is about the calls, so they are made directly.
 # ruff: noqa: PTH102, PTH104, PTH108, PTH116, PTH208
 
 import contextlib

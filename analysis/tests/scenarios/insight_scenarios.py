@@ -1,4 +1,4 @@
-"""For each rule of insights a trace that brings it about, and one that looks alike."""
+"""For each rule of insights a trace in which it must fire, and a similar one in which not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ Scene = Callable[[TraceBuilder], Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """A trace that brings a rule about, and one that looks alike in which it must not fire."""
+    """A trace in which a rule must fire, and a similar one in which it must not fire."""
 
     fires: Scene
     alike: Scene
@@ -69,7 +69,7 @@ def on(fstype: str, scene: Scene, options: str = "rw,noatime") -> Scene:
 
 
 def by(tid: int, comm: str, seq: int = 0) -> dict[str, Any]:
-    """Return the columns of a commit that a call asked for."""
+    """Return the columns of a commit with a call as its trigger."""
     return {
         "trigger": "call", "trigger_pid": tid, "trigger_tid": tid, "trigger_seq": seq,
         "trigger_comm": comm,
@@ -77,7 +77,7 @@ def by(tid: int, comm: str, seq: int = 0) -> dict[str, Any]:
 
 
 def commits(askers: list[int]) -> Scene:
-    """Return a scene of commits, each asked for by the process of that number; lmtp waits."""
+    """Return a scene of commits, each with the process of that number as trigger; lmtp waits."""
 
     def scene(builder: TraceBuilder) -> None:
         seqs: dict[int, int] = {}
@@ -117,7 +117,7 @@ def requests(op: str) -> Scene:
 
 
 def commit_sleeps(state: str, frames: str | None) -> Scene:
-    """Return a scene in which the journal's thread is away for all of each commit."""
+    """Return a scene in which the journal's thread is off the CPU for all of each commit."""
 
     def scene(builder: TraceBuilder) -> None:
         for k in range(10):
@@ -127,7 +127,7 @@ def commit_sleeps(state: str, frames: str | None) -> Scene:
 
 
 def log_commits(n: int) -> Scene:
-    """Return a scene of waits of 10 ms, each for so many commits of the log one after the other."""
+    """Return a scene of waits of 10 ms, each for so many successive commits of the log."""
 
     def scene(builder: TraceBuilder) -> None:
         for k in range(10):
@@ -142,7 +142,7 @@ def log_commits(n: int) -> Scene:
 
 
 def ordered(writer: int) -> Scene:
-    """Return a scene of commits that write out data of a process for 9 ms."""
+    """Return a scene of commits that write data of a process for 9 ms."""
 
     def scene(builder: TraceBuilder) -> None:
         for k in range(10):
@@ -193,7 +193,7 @@ def lists(n_names: int) -> Scene:
 
 
 def lookups(n_names: int, features: list[str]) -> Scene:
-    """Return a scene of lookups in a directory that is read and waited for."""
+    """Return a scene of lookups that wait for reads of their directory."""
 
     def scene(builder: TraceBuilder) -> None:
         spool(builder, "ext3")
@@ -249,7 +249,7 @@ def locked(path: str) -> Scene:
 
 
 def dotlocks(tried_in_vain: int) -> Scene:
-    """Return a scene of processes that make a lock file, of which some must try again."""
+    """Return a scene of processes that make a lock file; some of them must retry."""
 
     def scene(builder: TraceBuilder) -> None:
         path = "mbox/u.lock"
@@ -282,7 +282,7 @@ def seconds_of(rates: list[int], took_ns: int = 40 * MS) -> Scene:
 
 
 def ready(holder: str | None) -> Scene:
-    """Return a scene of calls that wait 10 ms for a CPU, which somebody has, or many do."""
+    """Return a scene of calls that wait 10 ms for a CPU of ``holder``, or of many processes."""
 
     def scene(builder: TraceBuilder) -> None:
         for k in range(10):
@@ -319,7 +319,7 @@ def both(*scenes: Scene) -> Scene:
 
 
 def held_back(builder: TraceBuilder) -> None:
-    """Let a limit hold back what calls wait for."""
+    """Let a limit hold back the requests that calls wait for."""
     for k in range(10):
         builder.call("pread64", k * 20 * MS, MS, ((READ, 10 * MS),), dev=1 << 20)
         builder.block_io(
@@ -328,7 +328,7 @@ def held_back(builder: TraceBuilder) -> None:
 
 
 def disk_of(name: str) -> Scene:
-    """Return a scene in which one process has the disk while others wait for it."""
+    """Return a scene in which the disk serves one process while others wait for it."""
 
     def scene(builder: TraceBuilder) -> None:
         for k in range(10):
@@ -424,4 +424,4 @@ PAIRS: dict[str, Pair] = {
         lambda b: b.call("write", 0, MS, errno=11, ret=-1),
     ),
 }  # fmt: skip
-"""By kind of the rule."""
+"""The pairs by kind of the rule."""

@@ -14,7 +14,7 @@ START = 1_700_000_000_000_000_000
 
 
 class TraceBuilder:
-    """Collects calls, waits, stacks and commits; ``write`` makes a trace directory of them."""
+    """Collector of calls, waits, stacks and commits; ``write`` makes a trace directory of them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class TraceBuilder:
         )
 
     def held(self, pid: int, after_ns: int, ns: int, comm: str = "hog") -> None:
-        """Say who had the CPU during the last wait for one."""
+        """Set the process that had the CPU during the last wait for one."""
         held = {"held_pid": pid, "held_tid": pid, "held_comm": comm, "held_after_ns": after_ns}
         self.rows["segments"][-1].update(held, held_ns=ns)
 

@@ -1,4 +1,4 @@
-"""One trace that has everything, and a browser for reports."""
+"""One trace with all kinds of rows, and a browser for reports."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ SPOOLS = [
     for dev, fstype in ((EXT4, "ext4"), (XFS, "xfs"), (BTRFS, "btrfs"))
 ]  # fmt: skip
 ESCAPE = "a\x1b]0;title\x07\nb"
-# Calls that no replay makes, or whose threads, results or names are beyond it.
+# Calls that no replay makes, or with threads, results or names that it cannot have.
 ODD = {"ioctl": {"cmd": 0x1234}, "bind": {"errno": 22, "ret": -1}, "a_call_of_tomorrow": {}}
 
 
@@ -81,7 +81,7 @@ def kitchen_sink(builder) -> Path:
 
 
 def _fill(builder, path_id: int) -> None:
-    """Give every table that has none yet a row."""
+    """Add a row to every empty table."""
     now = NOW
     more = {
         "samples": {"ts_ns": now, "pid": 100, "tid": 100, "seq": 2, "cpu": 0, "stack_id": 1},

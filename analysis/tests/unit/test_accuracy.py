@@ -1,4 +1,4 @@
-"""Judging an explanation: right, wrong and missing answers must be told apart."""
+"""Judging an explanation: right, wrong and missing answers must be distinguished."""
 
 import math
 
@@ -129,5 +129,5 @@ def test_a_call_that_had_no_cpu_is_counted_and_not_judged(cause):
     assert (found.n_robbed, found.n_judged, found.n_right) == (0, 2, 2)
     found = score([robbed], TRUTH, {"flush"})
     assert (found.n_robbed, found.n_judged, found.injected_ns) == (1, 0, 0)
-    # Unless that is what was injected.
+    # Unless that is the injected fault.
     assert score([robbed], TRUTH, {cause}).n_judged == 1

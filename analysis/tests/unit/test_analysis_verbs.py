@@ -1,4 +1,4 @@
-"""explain, compare and report as a user runs them: text, JSON, exit codes, errors."""
+"""explain, compare and report as commands: text, JSON, exit codes, errors."""
 
 import json
 
@@ -20,7 +20,7 @@ def run(*arguments):
 
 def text_of(result):
     assert result.exception is None, result.exception
-    # The command to run next holds the user's own paths.
+    # The next command contains the user's paths.
     lines = [line for line in result.stdout.splitlines() if not line.startswith("Next: ")]
     assert max(map(len, lines)) <= 80
     return result.stdout

@@ -1,4 +1,4 @@
-"""The sentences on calls that are in no table: whose they are, and what to do."""
+"""The sentences on calls that are in no table: their programs, and what to do."""
 
 from spoolscope.analysis.beyond import unjudged_calls
 

@@ -1,4 +1,4 @@
-"""The recording in bins: sums as of a slice of the trace, the slowest of each, what marks time."""
+"""The recording in bins: sums equal to those of a slice, slowest calls, and marks."""
 
 from collections import Counter
 

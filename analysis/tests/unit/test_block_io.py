@@ -1,4 +1,4 @@
-"""Block requests by kind, device, order and stage, from requests whose sums are known."""
+"""Block requests by kind, device, order and stage, from requests with known sums."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_requests_are_counted_by_what_their_flags_say(builder):
 
 
 def test_what_lies_on_another_device_is_written_once(builder):
-    """A loop device on a disk: the disk's requests for it are the same ones again."""
+    """Check a loop device on a disk: the disk's requests for it are the same ones."""
     builder.call("write", 0, 1000, ret=1000)
     builder.call("pwrite64", MS, 1000, ret=-1)
     builder.call("read", 2 * MS, 1000, ret=5000)
@@ -79,7 +79,7 @@ def test_stages_add_up_and_a_missing_one_takes_no_time(builder):
     stage(builder, 2, c_ns=5)  # a bio without a request
     stage(builder, 3, rwbs="FWFSM", g_ns=1, i_ns=100, d_ns=101, c_ns=150)
     stage(builder, 4, g_ns=1, i_ns=2)  # never complete
-    stage(builder, 5, bios=0, d_ns=1, c_ns=2)  # begun before
+    stage(builder, 5, bios=0, d_ns=1, c_ns=2)  # begun before the recording
     plain, flushed = report(builder).stages
     assert (plain.device, plain.what, plain.n, plain.unseen) == ("7:1", "write", 3, 2)
     assert plain.parts == dict(zip(PARTS, (3, 2, 11, 19), strict=True))

@@ -1,4 +1,4 @@
-"""Rules on stacks that real kernels produced (6.18 unless noted), and the rule language."""
+"""Rules on stacks of real kernels (6.18 unless noted), and the rule language."""
 
 import re
 from pathlib import Path
@@ -178,7 +178,7 @@ LISTS = {
     "lookups.py": "'lookup_io', 'dir_lock'",
     "cpu.py": '"cpu", "steal"',
 }
-"""Lists of causes in modules whose subject they are."""
+"""Lists of causes that are allowed, in modules about these causes."""
 
 
 def test_what_is_known_of_causes_is_nowhere_repeated():

@@ -1,4 +1,4 @@
-"""The recorder names causes, for --freeze-on, as the analysis does: on every stack judged."""
+"""The recorder, for --freeze-on, and the analysis name the same cause for every judged stack."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from spoolscope.cli.freeze_rules import FreezeRuleType, cause_rules
 from spoolscope.traces.native import find_binary
 
 HERE = Path(__file__).parent
-# Clones that compilers make, and work in the midst of which other work is done.
+# Clones by compilers, and work with other work inside it.
 MORE = (
     "schedule < jbd2_log_wait_commit.part.0 < ext4_sync_file.isra.0.cold",
     "schedule < folio_wait_writeback < shrink_folio_list < try_to_free_pages < vfs_write",

@@ -15,7 +15,7 @@ LATE = "the machine made 1 % of the calls over 7 ms late (goal: 100 µs)"
 
 
 def certificate(p99_ns: int, *, scheduled: bool = True) -> dict[str, Any]:
-    """As the replayer writes it; the machine's part of the lateness is all of it."""
+    """Return one as the replayer writes it; the machine causes all of the lateness."""
     met = p99_ns <= 100_000
     part = {"ns": 5 * p99_ns, "share": 1.0, "p50_ns": 10, "p90_ns": 20, "p99_ns": p99_ns,
             "max_ns": 2 * p99_ns}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What `spoolscope candidates` says: the list, one candidate, the same for programs."""
+"""The output of `spoolscope candidates`: the list, one candidate, the same as JSON."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def said(*words: str) -> str:
 
 def test_the_list_has_all_of_them_within_80_columns():
     lines = said().splitlines()
-    # The last but one is the path of a file, which may be long.
+    # The last line but one is the path of a file, which may be long.
     assert max(map(len, [*lines[:-2], lines[-1]])) <= 80
     assert [line.split()[0] for line in lines[:-2] if line[0] != " "] == list(presets())
 

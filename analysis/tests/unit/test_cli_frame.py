@@ -50,7 +50,7 @@ def test_help_lists_every_verb_and_imports_none() -> None:
 
 @pytest.mark.parametrize("given", [None, "2"])
 def test_numpy_begins_no_threads(given: str | None) -> None:
-    """Nor does a command that is recorded see how that is done."""
+    """Check also that a recorded command does not get the variable for that."""
     code = "import os, click; from spoolscope.cli import main; from pathlib import Path\n"
     code += "main.group.get_command(click.Context(main.group), 'record')\n"
     code += "names = [p.read_text() for p in Path('/proc/self/task').glob('*/comm')]\n"
@@ -244,7 +244,7 @@ def test_the_rest_is_told_from_where_the_share_last_began() -> None:
     assert pace.left_s(21.0) is None
     pace.at(25.0, 0.25)
     assert pace.left_s(25.0) == pytest.approx(15)
-    assert pace.left_s(30.0) == pytest.approx(10)  # it does not grow while nothing is heard
+    assert pace.left_s(30.0) == pytest.approx(10)  # it does not grow without news
     assert pace.left_s(41.0) is None
     pace.at(42.0, 0.0)
     assert pace.left_s(42.0) is None

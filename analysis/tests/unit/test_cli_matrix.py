@@ -1,4 +1,4 @@
-"""The file of a matrix: its words are options, which count more if they are given."""
+"""The matrix file: its keys are options, which override it if they are given."""
 
 import click
 import pytest
@@ -18,7 +18,7 @@ seed = 7
 
 
 def told(tmp_path, text, *words):
-    """Return the options as the verb has them then."""
+    """Return the verb's options with this file."""
     (tmp_path / "m.toml").write_text(text)
     given = ["TRACE", "--matrix", str(tmp_path / "m.toml"), *words]
     with click.Context(command) as context:

@@ -1,4 +1,4 @@
-"""What `spoolscope replay` prints of its runs."""
+"""The output of `spoolscope replay` on its runs."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_the_first_unfaithful_run_of_each_candidate_says_why(
 
 
 def test_runs_of_long_names_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    """Cut to fit, two of them had one name."""
+    """Check names that would be equal if they were cut to fit."""
     figures = {"executed": 1, "divergent": 0, "skipped": 0, "makespan_ns": 1, "lateness_p99_ns": 2}
     names = ("xfs", "c2007-ext3-writeback", "c2008-ext3-writeback")
     _print_runs([row(name, 1) | figures | {"final_state": {"mismatched": 0}} for name in names])
@@ -43,7 +43,7 @@ def test_runs_of_long_names_are_told_apart(capsys: pytest.CaptureFixture[str]) -
 def test_a_recorder_that_failed_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its replay ends with it, and was said to be interrupted, by nobody knew whom."""
+    """Check the message: the replay ends with its recorder, and was just called interrupted."""
     failed = session.Summary(Path("x"), None, {}, "the recorder ended with code -9: look")
     monkeypatch.setattr(replay_recorder, "record", lambda _request, _show: failed)
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -1,4 +1,4 @@
-"""Commits are charged to their triggers; waits on them are refined by phase."""
+"""Charges of commits to their triggers, and waits for commits by phase."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Candidates are compared over the same calls, by runs, with honest words."""
+"""Comparison of candidates over the same calls, by runs, and its words."""
 
 import json
 import shutil
@@ -82,7 +82,7 @@ def test_noisy_rounds_give_no_verdict(trace, new_replay):
 
 
 def test_an_interval_that_holds_1_is_undecided_first(trace, new_replay):
-    """One round whose seconds differ far more than its sum: no "looks faster: 7 %"."""
+    """Check one round whose seconds differ far more than its sum: no "looks faster: 7 %"."""
     replay = new_replay("out", trace, N)
     replay.run("xfs", [int(MS * (0.3 if n // 40 % 2 else 1.55)) for n in range(N)])
     replay.run("ext4", latencies(0.885))
@@ -95,7 +95,7 @@ def test_an_interval_that_holds_1_is_undecided_first(trace, new_replay):
 
 
 def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
-    """All that btrfs was slower by its calls waited for a CPU that a compiler had."""
+    """Check btrfs, slower only as its calls waited for a CPU that a compiler had."""
     replay = new_replay("out", trace, N, rounds=3)
     for round_ in range(3):
         for name, scale, taken in (("btrfs", 1.5, 250 * MS), ("ext4", 1, MS)):
@@ -190,7 +190,7 @@ def test_a_moved_replay_is_still_read(trace, new_replay, tmp_path):
 
 
 def test_a_copied_replay_takes_its_trace_from_where_it_is_now(trace, new_replay, tmp_path):
-    """Its trace went elsewhere, too; another trace in the old place is not taken for it."""
+    """Check that the moved trace is found, and not another trace in the old place."""
     identity = Trace.open(trace).identity
     replay = new_replay("out", Path("../mail.trace"), N, trace_identity=identity)
     replay.run("ext4", latencies(1))
@@ -307,7 +307,7 @@ def test_the_next_commands_ask_for_what_was_left_out(trace, new_replay):
     assert second == (
         f"sudo spoolscope replay {trace} --on ext4 --skip fsync --fsync-every 3 --rounds 10 -o OUT2"
     )
-    # Earlier versions did not tell how to ask for it: no command is better than a wrong one.
+    # Earlier versions did not store its options: no command is better than a wrong one.
     del told["options"]
     less.write()
     assert compare(outputs).verdict.next_command is None

@@ -1,4 +1,4 @@
-"""Two recordings held against each other: known truths, and what must not be claimed."""
+"""Comparison of two recordings with known differences, and without unfounded claims."""
 
 import json
 
@@ -24,7 +24,7 @@ SAMPLE = "traces/samples/postfix-dovecot"
 
 @pytest.fixture
 def recording(new_builder):
-    """Return ``recording(name, syncs, reads, sync_ns)``: so many calls a second, and commits."""
+    """Return ``recording(name, syncs, reads, sync_ns)``, with calls a second, and commits."""
 
     def make(name, syncs=4, reads=20, sync_ns=5 * MS, seconds=SECONDS, comm="lmtp", **meta):
         builder = new_builder(name)
@@ -100,7 +100,7 @@ def test_too_short_recordings_have_no_interval_and_no_verdict(recording):
 
 
 def test_times_that_a_recording_cannot_have_make_no_windows(recording, new_builder):
-    """A trace is untrusted: what it says of times must not take memory."""
+    """Check impossible times, which must not take memory, as a trace is untrusted."""
     builder = new_builder("odd")
     for n in range(20):
         builder.call("fsync", n * S, 1000, path="a/tmp/1")
@@ -149,7 +149,7 @@ def test_times_are_those_of_explain():
 
 
 def test_intervals_cover_the_truth_although_slow_times_last():
-    """Windows that depend on those before, as a busy disk makes them, are the hard case."""
+    """Check windows that depend on earlier ones, as with a busy disk: the hard case."""
     rng = np.random.default_rng(7)
     n, trials, hits = 60, 200, 0
 

@@ -1,4 +1,4 @@
-"""Classes of CPU time: rules on stacks that kernel 6.18 gave, shares and their intervals."""
+"""Classes of CPU time: rules on stacks of kernel 6.18, shares and their intervals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who kept whom waiting: each instant has one culprit, the most direct one."""
+"""Victims and culprits: each instant has one culprit, the most direct one."""
 
 import random
 from itertools import pairwise
@@ -22,7 +22,7 @@ UNKNOWN = "schedule < pipe_wait_readable < pipe_read"
 
 @pytest.fixture
 def edges_of(builder, tmp_path):
-    """Return ``edges_of(hop)``: the edges of the trace that was built, as dicts."""
+    """Return ``edges_of(hop)``: the edges of the built trace, as dicts."""
 
     def read(hop=1):
         file = tmp_path / "edges.parquet"
@@ -143,7 +143,7 @@ def test_the_waker_is_named_where_nothing_else_is_known(builder, edges_of):
 
 @pytest.fixture
 def chain(builder):
-    """2 waits for a lock of 3, who waits for a commit that 4 asked for, which flushes the disk."""
+    """Make a chain: 2 waits for a lock of 3, 3 for a commit triggered by 4, that for a flush."""
     builder.call("rename", 0, 10, ((COMMIT, 900),), tid=3, comm="mover")
     builder.call("link", 0, 10, ((LOCKED, 950),), tid=2, comm="lmtp")
     builder.lock_wait(2, 0, 950, "rwsem_write", address=5, owner_pid=3, owner_tid=3, owner_seq=0)
@@ -173,8 +173,8 @@ def test_a_chain_says_what_each_culprit_waited_for(edges_of):
 def test_the_origin_of_a_wait_is_what_the_last_of_its_chain_slept_for(builder):
     found = explain(builder.write(), blame=True).origins
     assert {(one.cause, one.origin): one.ns for one in found} == {
-        ("dir_lock", "journal_commit"): 900,  # 3 slept for so long, and 7 within that
-        ("dir_lock", "dir_lock"): 50,  # then 3 went on and still had the lock
+        ("dir_lock", "journal_commit"): 900,  # 3 slept this long, and 7 within that
+        ("dir_lock", "dir_lock"): 50,  # then 3 ran on and still had the lock
         ("journal_commit", "journal_commit"): 800,
     }
 
@@ -183,7 +183,7 @@ def test_who_had_the_cpu_that_was_waited_for(builder, edges_of):
     builder.call("write", 0, 5000, tid=9, comm="hog")
     builder.call("fsync", 0, 10, ((COMMIT, 300),), tid=2, comm="lmtp", runq_ns=700)
     builder.held(9, 150, 500)
-    builder.call("fsync", 0, 10, tid=3, comm="lmtp", preempted_ns=400)  # nobody is known
+    builder.call("fsync", 0, 10, tid=3, comm="lmtp", preempted_ns=400)  # no culprit is known
     (edge,) = edges_of()
     assert short([edge]) == [(2, "cpu", 9, 500)]
     assert edge["from_ns"] == builder.rows["syscalls"][1]["ts_ns"] + 300 + 150

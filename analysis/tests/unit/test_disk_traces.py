@@ -1,4 +1,4 @@
-"""A trace of disks alone: what info, explain and report say of it, and what they do not."""
+"""A trace of disks alone: the facts in info, explain and report, and those left out."""
 
 import json
 
@@ -22,7 +22,7 @@ SAID = (
 
 @pytest.fixture
 def disks(builder):
-    """Ten writes, all but one in order, two requests at a time; a read; a flush; one failed."""
+    """Make ten writes, all but one in order, two at a time; a read; a flush; one failed."""
     for n in range(10):
         place, took = 5000 if n == 5 else 8 * n, 10 * MS if n < 9 else 20 * MS
         last = {"fua": n == 9, "sync": True, "comm": "<b>writer"}

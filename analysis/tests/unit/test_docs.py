@@ -1,4 +1,4 @@
-"""The documentation: it builds without a network, links lead somewhere, READMEs stay short."""
+"""The documentation: it builds without a network, links work, READMEs stay short."""
 
 import ast
 import importlib.util
@@ -22,7 +22,7 @@ LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str, str], None]) -> Path:
-    """Build the site, strictly, with all connections to elsewhere refused."""
+    """Build the site, strictly, with all connections to other machines refused."""
     if not importlib.util.find_spec("mkdocs"):
         require("mkdocs", "no mkdocs: pip install -e '.[docs]'")
     place = tmp_path_factory.mktemp("site")
@@ -93,7 +93,7 @@ def test_every_section_of_the_report_is_explained() -> None:
 
 
 def _name_of(module: Path) -> str:
-    """Return the name that a section has in the bar of the page."""
+    """Return the name of a section in the navigation bar of the page."""
     calls = [n for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Call)]
     made = next(c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Section")
     return str(ast.literal_eval(made.args[1]))
@@ -115,7 +115,7 @@ def test_pictures_are_small() -> None:
 
 
 def documents() -> list[Path]:
-    """Return what a reader of the repository meets; docs/ itself is checked by mkdocs."""
+    """Return the documents of the repository outside docs/, which mkdocs checks."""
     found = [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
     return found + [p for folder in FOLDERS for p in sorted((ROOT / folder).glob("*.md"))]
 

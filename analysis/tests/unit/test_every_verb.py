@@ -1,4 +1,4 @@
-"""Every verb that reads a trace, as text and as JSON, on one trace that has everything."""
+"""Every verb that reads a trace, as text and as JSON, on one trace with all kinds of rows."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_plan_says_what_is_left_out(kitchen_sink: Path) -> None:
 
 
 def test_what_is_made_of_everything(kitchen_sink: Path, tmp_path: Path) -> None:
-    """scrub, report, edges, a replay, its comparison and its report, one after the other."""
+    """Run scrub, report, edges, a replay, its comparison and its report in sequence."""
     scrubbed, target, out = (tmp_path / name for name in ("scrubbed", "target", "out"))
     for json_too in ([], ["--json"]):
         kind = "json" if json_too else "text"

@@ -1,4 +1,4 @@
-"""Evidence that rules of insights look at: each fact is found, and what is nobody's is not."""
+"""Evidence for rules of insights: each fact is found, and charged only where it belongs."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ SCANNED = "schedule < fanotify_get_response < fanotify_handle_event < fsnotify <
 
 
 def insights(kind, builder, **facts):
-    """Return what a rule makes of facts that Python found."""
+    """Return the insights of a rule from facts computed in Python."""
     [rule] = [rule for rule in insight_rules() if rule.kind == kind]
     builder.call("fsync", 0, S)
     with (trace := Trace.open(builder.write())).connect() as con:
@@ -93,7 +93,7 @@ def test_the_program_that_ended_most_of_it_is_named(builder, ended, culprit):
 
 
 def test_waiting_behind_others_in_the_device_is_not_slowness(builder):
-    """Ten writes handed over at once, served one after the other in 2 ms each, are 2 ms long."""
+    """Check ten writes issued at once and served in sequence in 2 ms each: each takes 2 ms."""
     builder.call("read", 0)
     for n in range(10):
         builder.block_io(100, device_ns=(n + 1) * 2_000_000)
@@ -108,8 +108,8 @@ def test_the_worst_holder_is_the_one_of_the_most_time(builder):
         builder.call("write", 0, 10, tid=2, comm="imap", runq_ns=runq)
         builder.held(pid, 0, runq, comm="cc1" if pid == 8 else "ld")
     builder.call("write", 0, 10, tid=3, comm="imap", runq_ns=3000)
-    builder.held(2, 0, 3000, comm="imap")  # one of its own
-    builder.sleep(0, 5000, None, state="runq")  # a kernel thread's wait is no call's
+    builder.held(2, 0, 3000, comm="imap")  # a process of its own name
+    builder.sleep(0, 5000, None, state="runq")  # the wait of a kernel thread is not one of a call
     builder.held(9, 0, 5000, comm="ld")
     for _ in range(2):  # the recording's own turns are measurement
         builder.call("write", 0, 10, tid=4, comm="imap", runq_ns=4000)

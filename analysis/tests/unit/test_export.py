@@ -1,7 +1,7 @@
-"""Every export holds all the time of the calls, in a form that its own tools take.
+"""Every export holds all the time of the calls, in a form that its tools accept.
 
-Perfetto's trace processor is a program of 16 MB that no package brings: what it would read is read
-here with Perfetto's own schema, and its rules for slices and flows are played by ``Slices``.
+Perfetto's trace processor is a program of 16 MB that no package contains: instead, its input is
+read here with Perfetto's own schema, and ``Slices`` applies its rules for slices and flows.
 """
 
 import base64
@@ -36,7 +36,7 @@ SPEEDSCOPE = json.loads((Path(__file__).parent / "speedscope-schema.json").read_
 LABELS = {cause.label: name for name, cause in CAUSES.items()}
 MS = 1_000_000
 
-# What an export holds: ns by call, and ns by cause.
+# Content of an export: ns by call, and ns by cause.
 Sums = tuple[Counter[str], Counter[str]]
 
 
@@ -50,7 +50,7 @@ def export(trace: Path, name: str, out: Path, *words: str) -> Result:
 
 
 class Slices:
-    """Slices of tracks, as the trace processor makes them of packets in the order of their time."""
+    """Slices of tracks, made from packets in order of time, as by the trace processor."""
 
     def __init__(self, file: Path) -> None:
         trace = perfetto.Trace.FromString(file.read_bytes())
@@ -118,7 +118,7 @@ def of_perfetto(out: Path) -> Sums:
 
 
 def with_cpu(calls: Counter[str], causes: Counter[str]) -> Counter[str]:
-    """Add what no slice inside a call covers: it ran."""
+    """Add the time that no slice inside a call covers, as CPU time."""
     return causes + Counter(cpu=calls.total() - causes.total())
 
 
@@ -228,7 +228,7 @@ READERS: dict[str, Callable[[Path], Sums]] = {
     "otlp": of_otlp,
 }
 OF_TIME = ("perfetto", "speedscope", "otlp")
-"""Formats that show when calls ran, and so not what the host took of that."""
+"""Formats that show when calls ran, which cannot show the time that the host took."""
 PARTS: dict[str, tuple[list[str], Selection]] = {
     "all": ([], Selection()),
     "a part": (
@@ -300,7 +300,7 @@ def test_no_nanosecond_of_a_part_of_the_sample_is_lost(name: str, tmp_path: Path
 
 @pytest.mark.parametrize("name", READERS)
 def test_calls_whose_intervals_are_not_all_known(name: str, builder, tmp_path: Path) -> None:
-    """Lost segments, ones that overlap, and calls that overlap in their thread."""
+    """Check lost segments, overlapping ones, and calls that overlap in their thread."""
     stack = "schedule < jbd2_log_wait_commit < ext4_sync_file"
     builder.call("fsync", 0, 1000, ((None, MS), (None, 5)), runq_ns=700, preempted_ns=30)
     builder.call("fsync", 5 * MS, 1000, ((stack, MS), (None, 5)), runq_ns=700)

@@ -1,4 +1,4 @@
-"""The language of --fail-if, and what it decides of replays."""
+"""The language of --fail-if, and its decisions on replays."""
 
 import json
 
@@ -104,7 +104,7 @@ def test_only_a_whole_interval_decides(text, low, high, expected):
 
 @pytest.fixture
 def replay(builder, new_replay):
-    """Return ``replay(rounds, slower)``: ext4, and xfs whose calls take so much longer."""
+    """Return ``replay(rounds, slower)``: ext4, and xfs with calls longer by that factor."""
     for n in range(N):
         builder.call("fsync" if n % 2 else "rename", n * MS, 1000, path=f"a/{n}")
 
@@ -170,7 +170,7 @@ def test_one_that_fails_outweighs_one_that_is_undecided(replay):
 
 @pytest.fixture
 def recorded(builder, new_replay, new_builder):
-    """Three recorded rounds: a call on xfs waits twice as long for twice as many commits."""
+    """Make three recorded rounds: xfs calls wait twice as long for twice as many commits."""
     for n in range(20):
         builder.call("fsync", n * MS, 1000, path=f"a/{n}")
     replay = new_replay("out", builder.write(), 20)

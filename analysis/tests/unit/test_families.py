@@ -1,4 +1,4 @@
-"""Processes that belong together, and what is charged to them."""
+"""Groups of processes, and their charges."""
 
 import duckdb
 import pytest
@@ -19,7 +19,7 @@ COMMIT = "jbd2_log_wait_commit < ext4_sync_file < do_fsync"
 
 
 def families(*rows):
-    """``rows``: pid, parent, name and control group of each process."""
+    """Return the families of ``rows``: pid, parent, name and control group of each process."""
     con = duckdb.connect()
     con.execute(
         "CREATE TABLE threads (tid INT, pid INT, parent_pid INT, comm VARCHAR, cgroup VARCHAR, "
@@ -79,7 +79,7 @@ def test_threads_count_for_their_process_and_pids_given_out_again_for_their_name
 
 
 def script(builder, n_dd, n_lmtp, others_ns):
-    """A script's short processes that commit, beside a deliverer that waits for them."""
+    """Make short processes of a script that commit, and a deliverer that waits for them."""
     for number in range(n_dd):
         at, pid = number * 20 * MS, 1000 + number
         builder.call("fsync", at, 1000, ((COMMIT, 8 * MS),), tid=pid, comm="dd", path=f"b/{number}")
@@ -121,13 +121,13 @@ READ = "folio_wait_bit_common < filemap_get_pages < vfs_read"
 
 
 def test_who_had_the_disk_is_summed_over_short_processes(builder):
-    """Ten cats of find and a reader take turns at the disk, 10 ms each; writeback is nobody's."""
+    """Check ten cats of find and a reader in turns of 10 ms at the disk, without writeback."""
     builder.thread(900, "find")
     for n in range(10):
         pid, at = 1000 + n, n * 30 * MS
         builder.thread(pid, "cat", parent_pid=900)
         for tid, comm, begin in ((pid, "cat", at), (7, "imap", at + 10 * MS)):
-            # The reader asks while the cat is being served, and waits for both.
+            # The reader makes its request while the cat is served, and waits for both.
             asked = at if comm == "imap" else begin
             builder.call("read", asked, 0, ((READ, begin + 10 * MS - asked),), tid=tid, comm=comm)
             builder.block_io(begin, device_ns=10 * MS, op="read", pid=tid, tid=tid, comm=comm)

@@ -1,4 +1,4 @@
-"""Every filesystem of the table is known to the cause rules, or says that it is not explained."""
+"""Every filesystem of the table has cause rules, or is marked as not explained."""
 
 import tomllib
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_commits_are_of_their_filesystem():
 
 
 def test_the_setup_installs_what_formats_a_filesystem():
-    """Modules and servers are for machines that boot another kernel."""
+    """Check mkfs programs; modules and servers are for machines with another kernel."""
     packages = set((ROOT / ".ci/packages").read_text().split())
     wanted = {kind.package for kind in FILESYSTEMS.values() if kind.mkfs and kind.kernels}
     assert wanted - packages <= {"zfsutils-linux"}

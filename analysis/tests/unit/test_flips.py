@@ -1,4 +1,4 @@
-"""One changed bit anywhere in a trace either changes no answer, or is an error that says where."""
+"""One changed bit anywhere in a trace changes no answer, or is an error that names the place."""
 
 import contextlib
 import io
@@ -21,13 +21,13 @@ SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
 CALLS = 4000
 FLIPS = 400
 VERBS = (("explain", "--json", "--blame"), ("plan", "--json"))
-# As many flips as its share of bytes would leave small tables and meta.json out.
+# Flips in every file: random ones by bytes would miss small tables and meta.json.
 EVERY_FILE = 4
 
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first calls of a real trace, with all that belongs to them, as a trace."""
+    """Make a trace of the first calls of a real trace, with all that belongs to them."""
     sample, path = Trace.open(SAMPLE), tmp_path_factory.mktemp("flips") / "trace"
     path.mkdir()
     end_ns = sample.table("syscalls", ["ts_ns"])["ts_ns"][CALLS].as_py()
@@ -46,7 +46,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(verb: tuple[str, ...], trace: Path) -> tuple[int, str, str]:
-    """Return exit code, result and words of a verb."""
+    """Return exit code, stdout and stderr of a verb."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = _run([verb[0], str(trace), *verb[1:]])
@@ -54,7 +54,7 @@ def answer(verb: tuple[str, ...], trace: Path) -> tuple[int, str, str]:
 
 
 def flips(place: Path, n: int) -> Iterator[tuple[Path, int]]:
-    """Yield files and bits of them: some of every file, the rest anywhere."""
+    """Yield files and bit positions: some in every file, the rest anywhere."""
     rng = random.Random(21)
     files = sorted(file for file in place.rglob("*") if file.is_file())
     chosen = [file for file in files for _ in range(EVERY_FILE)]
@@ -65,7 +65,7 @@ def flips(place: Path, n: int) -> Iterator[tuple[Path, int]]:
 
 
 def silent(place: Path, verbs: tuple[tuple[str, ...], ...], n: int) -> tuple[int, list[str]]:
-    """Change bits one after the other; return how many answers were errors, and what is wrong."""
+    """Change bits one after the other; return the number of errors, and wrong answers."""
     right = {verb: answer(verb, place) for verb in verbs}
     for code, said, words in right.values():
         assert code in (0, 3), words
@@ -108,7 +108,7 @@ def test_nor_one_of_a_replay(trace: Path, tmp_path: Path) -> None:
 
 
 def test_without_digests_some_would(trace: Path, tmp_path: Path) -> None:
-    """Hold the test above against what it guards: in the data nothing else tells a change."""
+    """Check the test above: without digests, changes in the data are not found."""
     copy = shutil.copytree(trace, tmp_path / "trace")
     meta = Trace.open(copy).meta
     plain = {key: value for key, value in meta.items() if key not in ("digests", "digest")}

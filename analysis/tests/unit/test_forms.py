@@ -1,4 +1,4 @@
-"""--csv and --markdown of every verb, and that no line of text is wider than a terminal."""
+"""--csv and --markdown of every verb, and the width of text on a terminal."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from spoolscope.cli.sheets import Sheet, sheets
 from spoolscope.traces.errors import INCOMPLETE
 
 NO_FORMS = ("top", "completion", "help", "query")
-"""``top`` has a line for each interval; ``query`` has --format; the others print no facts."""
+"""Verbs without these forms: ``top`` prints lines, ``query`` has --format, others no facts."""
 
 OF_A_TRACE = {
     "info": ["info", "TRACE"],
@@ -35,9 +35,9 @@ OF_A_TRACE = {
     "doctor": ["doctor"],
 }
 TEXT = ("explain", "explain a part", "plan for more users")
-"""Verbs that are here for their text: their tables are those of others."""
+"""Entries that are tested for their text only: their tables are those of others."""
 PATH = re.compile(r"Your own: /")
-"""What may be longer: the place of a person's own file, which is that of this test."""
+"""Lines that may be longer: the path of the user's own file, here that of this test."""
 FORMS = ("--csv", "--markdown", None)
 
 
@@ -71,7 +71,7 @@ def test_every_verb_that_has_json_has_both() -> None:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Read CSV: every line has as many cells as the first, and each column one name."""
+    """Read CSV; check that all lines have the same number of cells, and column names differ."""
     lines = list(csv.reader(io.StringIO(text), strict=True))
     assert {len(line) for line in lines} == {len(lines[0])}
     assert len(set(lines[0])) == len(lines[0])
@@ -101,7 +101,7 @@ def check(form: str | None, text: str) -> None:
 
 @pytest.fixture
 def here(kitchen_sink: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the trace by a short name, as a person types it."""
+    """Return the trace as a short relative path."""
     monkeypatch.chdir(kitchen_sink.parent)
     return Path(kitchen_sink.name)
 
@@ -222,7 +222,7 @@ def test_numbers_stand_to_the_right() -> None:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
-    monkeypatch.setenv("COLUMNS", "300")  # no width of a terminal changes what is printed
+    monkeypatch.setenv("COLUMNS", "300")  # the output must not depend on the terminal's width
     return lambda: run("candidates", "--markdown").stdout
 
 

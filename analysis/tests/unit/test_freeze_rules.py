@@ -1,4 +1,4 @@
-"""The rules of --freeze-on: one small grammar, and errors that say what would do."""
+"""The rules of --freeze-on: a small grammar, and errors with a remedy."""
 
 import click
 import pytest
@@ -15,7 +15,7 @@ GIVEN = [
     ("In flight>1m", "in-flight > 1m", {"in_flight_ns": 60 * 10**9}),
     ("lock_held > 10", "lock-held > 10", {"lock_held_ns": 10**10}),
     ("journal_commit > 1s", "journal_commit > 1s", {"cause": "journal_commit", "ns": 10**9}),
-    ("cache flush > 1s", "flush > 1s", {"cause": "flush", "ns": 10**9}),  # as explain calls it
+    ("cache flush > 1s", "flush > 1s", {"cause": "flush", "ns": 10**9}),  # the name in explain
     ("runq > 20ms", "runq > 20ms", {"cause": "runq", "ns": 20 * 10**6}),
     ("commits > 20/s", "commits > 20/s", {"commits": 20, "window_ns": 10**9}),
     ("commits>300 / m", "commits > 300/m", {"commits": 300, "window_ns": 60 * 10**9}),

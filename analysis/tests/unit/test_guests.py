@@ -1,4 +1,4 @@
-"""Runs of machines that a replay booted are not mixed with others silently."""
+"""Runs in booted machines are not silently mixed with others."""
 
 import shutil
 
@@ -37,7 +37,7 @@ OLD, NEW = on("6.1", "6.1.0-56-amd64"), on("6.12", "6.12.117+deb12-amd64")
 
 @pytest.fixture
 def made(trace, new_replay):
-    """Return ``made(name, {candidate: where it ran})``: the directory of a replay."""
+    """Return ``made(name, {candidate: machine})``: the directory of a replay."""
 
     def make(name, runs):
         replay = new_replay(name, trace, N)
@@ -82,11 +82,11 @@ def test_a_candidate_on_a_device_model_keeps_the_name_that_asks_for_it():
 def test_the_oldest_kernel_is_the_reference_however_runs_were_ordered(made):
     found = compare([made("out", {"ext4@6.12": NEW, "ext4@6.1": OLD})])
     assert found.reference == "ext4@6.1"
-    assert found.kernels == []  # the one pair that there is says it
+    assert found.kernels == []  # the only pair shows it
 
 
 def test_each_filesystem_on_a_newer_kernel_is_held_against_itself(trace, new_replay):
-    """On the newer kernel ext4 takes 20 % more time, xfs as much; both rounds and a third."""
+    """Check ext4 with 20 % more time on the newer kernel, xfs with the same; three rounds."""
     replay = new_replay("both", trace, N, rounds=3)
     times = {"xfs@6.12": 200, "ext4@6.12": 120, "xfs@6.1": 200, "ext4@6.1": 100}
     for round_ in range(1, 4):
@@ -119,7 +119,7 @@ def test_runs_of_a_machine_that_this_one_is_not_have_their_base_names():
 def test_where_instructions_are_counted_only_time_on_the_cpu_is_compared(
     trace, new_builder, new_replay
 ):
-    """Calls of 7 ms, 2 of them on the CPU, which a clone was for 100 ms; in calls 50 and 10 ms."""
+    """Check calls of 7 ms with 2 ms on the CPU, a clone with 100 ms; time in calls 50 and 10 ms."""
     replay = new_replay("counted", trace, N)
     for candidate, latency, cpu in (("ext4", 50, 2), ("xfs", 10, 3)):
         counted = on("6.1", "6.1.0-56-amd64", icount=True)

@@ -1,7 +1,7 @@
-"""Commands in the documentation do what the pages say: they are run on a sample.
+"""Commands in the documentation behave as described: they are run on a sample.
 
-A command that begins with sudo needs root or a server: its verb and options are checked, and it is
-not run. Lines below a command are its output; further lines may stand between them.
+A command that begins with sudo needs root or a server: only its verb and options are checked. Lines
+below a command are parts of its output, in order.
 """
 
 import re
@@ -23,7 +23,7 @@ SAMPLES = "traces/samples"
 MONDAY, TUESDAY = "exim-mdbox", "courier"
 PARTS = ("--slice", "10s..11s", "--pace", "afap", "--no-record", "--no-life", "-q")
 FINE = (0, 3, 4, 5)
-"""Exit codes of a command that did its work: 3 is a partial result, 4 and 5 are of --fail-if."""
+"""Exit codes of successful commands: 3 is a partial result, 4 and 5 are of --fail-if."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _shown(page: Path, line: int, text: str) -> Iterator[Shown]:
         try:
             words = shlex.split(command)
         except ValueError:
-            continue  # a quotation goes on
+            continue  # an open quotation continues
         if not command.endswith("\\"):
             yield Shown(page, line, tuple(words), tuple(lines[n:]))
             return
@@ -86,13 +86,13 @@ def test_verb_and_options_exist(shown: Shown) -> None:
     try:
         command.make_context(str(command.name), words)
     except click.BadParameter as error:
-        if "does not exist" not in error.message:  # a file that only the reader has
+        if "does not exist" not in error.message:  # the reader's own file may be missing
             raise
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with what the guides speak of, made of the samples."""
+    """Return a directory with the files of the guides, made from the samples."""
     place = tmp_path_factory.mktemp("guides")
     (place / "traces").symlink_to(ROOT / "traces")
     for day, sample in (("monday", MONDAY), ("tuesday", TUESDAY)):
@@ -115,7 +115,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outputs() -> dict[tuple[str, ...], str]:
-    """Return what commands printed that were run already: several pages begin with the same."""
+    """Return a cache of outputs, as several pages begin with the same commands."""
     return {}
 
 

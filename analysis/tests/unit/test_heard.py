@@ -1,4 +1,4 @@
-"""What a machine tells of its runs, and what is shown of it here."""
+"""Messages of a machine on its runs, and their display outside."""
 
 import json
 
@@ -21,7 +21,7 @@ def test_lines_come_whole_whatever_the_pieces():
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that is set by the test."""
 
     now = 0.0
 
@@ -37,13 +37,13 @@ def clock(monkeypatch):
 
 
 def told(capsys, what) -> str:
-    """Return the line that the machine's side prints."""
+    """Return the line printed by the machine's side."""
     what(Telling())
     return capsys.readouterr().out.strip()
 
 
 def test_times_and_shares_are_those_of_this_side(clock, capsys):
-    """Two machines of two runs each: a share in one of them is half a share of all."""
+    """Check two machines of two runs each: a share in one is half that share of all."""
     order = slots([parse("ext4"), parse("xfs")], 2, 0)
     shown, said = [], []
     side = Heard(order, [], lambda what, share: shown.append((what, share)), said.append)

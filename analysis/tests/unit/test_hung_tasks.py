@@ -1,4 +1,4 @@
-"""Rules against stacks judged by hand: published ones of hung tasks, recorded ones; dead rules."""
+"""Rules against stacks judged by hand: published hung tasks and recordings; unused rules."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from spoolscope.analysis.stack_rules import classify, shipped_rules, split_stack
 PUBLISHED = Path(__file__).with_name("hung_tasks.tsv")
 RECORDED = Path(__file__).with_name("recorded_waits.tsv")
 
-# Stacks whose cause the rules do not give, and why.
+# Stacks without the right cause, with the reason.
 NOT_NAMED = {
-    # A lock_page whose frame a tail call took away: folio_wait_writeback loops and leaves its own.
+    # A lock_page whose frame a tail call removed: folio_wait_writeback loops and keeps its own.
     "waits for writeback of the page (stable page) in a write fault",
-    # 2.6.18, without the frame of schedule(): nothing tells it from any other wait of a commit.
+    # 2.6.18, without the frame of schedule(): like any other wait of a commit.
     "journal thread: waits for running handles",
 }
 
@@ -59,7 +59,7 @@ def test_what_is_not_named_is_still_not():
 
 
 def least_stacks(stack):
-    """Return, for each alternative of each frame of a rule, the smallest stack that has it."""
+    """Return the smallest stack with each alternative of each frame of a rule."""
     frames = split_stack(stack)
     first = [alternatives[0] for _, alternatives in frames]
     for place, (_, alternatives) in enumerate(frames):
@@ -69,7 +69,7 @@ def least_stacks(stack):
 
 @pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: rule.stack[:60])
 def test_no_rule_shadows_another(rule):
-    """Every alternative of every rule is matched first by that rule."""
+    """Check that each alternative of a rule is matched first by that rule."""
     taken = {}
     for frames in least_stacks(rule.stack):
         found = classify([name.replace("*", "") for name in frames])

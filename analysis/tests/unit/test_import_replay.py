@@ -1,4 +1,4 @@
-"""Lines of strace, imported and replayed: what they tell only in part is made as it was."""
+"""Lines of strace, imported and replayed: calls with partial data are made as recorded."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rules of insights: each has all fields, fires where it should, and not on what looks alike."""
+"""Rules of insights: each has all fields, and fires where it should, not in similar cases."""
 
 import math
 
@@ -22,7 +22,7 @@ EVIDENCE = next(stage for stage in INSIGHT_STAGES if stage.name == "evidence")
 
 
 def found_by(rule, builder, scene):
-    """Return what a rule finds; only rules on what Python finds take a whole explanation."""
+    """Return a rule's insights; only rules on facts from Python need a whole explanation."""
     scene(builder)
     trace = Trace.open(builder.write())
     if set(EVIDENCE.tables) & set(rule.needs):

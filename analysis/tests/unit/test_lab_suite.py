@@ -1,4 +1,4 @@
-"""What of a slow disk's log is a culprit's doing."""
+"""The part of a slow disk's log that culprits caused."""
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.explain import explain
@@ -28,9 +28,9 @@ def test_a_delay_is_the_culprits_only_if_it_asked_for_those_bytes_at_that_time(b
     theirs = [delayed("read", 4096, 0), delayed("read", 80 * 512, 101)]
     others = [
         delayed("read", 80 * 512, 50),  # the victim's
-        delayed("read", 4096, 100),  # at that time the culprit asked for other bytes
+        delayed("read", 4096, 100),  # at that time the culprit requested other bytes
         delayed("write", 4096, 0),
-        delayed("read", 4096, 30),  # long after it had asked
+        delayed("read", 4096, 30),  # long after its request
     ]
     with Trace.open(builder.write()).connect() as con:
         assert _asked_by(con, [*theirs, *others], {CULPRIT}) == theirs

@@ -1,4 +1,4 @@
-"""Percentiles, and when there are too few events for one."""
+"""Percentiles, and too few events for them."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How late the calls of a replay began: both parts, over the calls that were made."""
+"""Both parts of the lateness of a replay, over the executed calls."""
 
 from spoolscope.analysis.compare import compare
 from spoolscope.analysis.lateness import BY_MACHINE, BY_TARGET, lateness

@@ -1,4 +1,4 @@
-"""Lateness by the machine does nothing to a verdict, or all, or more than can be told."""
+"""Effect of lateness by the machine on a verdict: none, decisive, or unknown."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def certificate(*missed: str) -> dict:
 
 
 def compared(new_replay, trace, slow, late, missed=(LATE,)):
-    """Three rounds: calls take 1 ms on ext4; on xfs some are slow, and some were made late."""
+    """Compare three rounds: calls take 1 ms on ext4; on xfs some are slow, some late."""
     out = new_replay("out", trace, N)
     for round_ in range(1, 4):
         given = {"late_ns": [0] * N, "certificate": certificate(*missed)}
@@ -70,7 +70,7 @@ def test_runs_are_faithful_for_a_verdict_that_stands_without_late_calls(trace, n
 
 
 def test_a_verdict_that_late_calls_made_is_none(trace, new_replay):
-    """On xfs late calls take 31 ms; without these it takes half as long as ext4."""
+    """Check xfs whose late calls take 31 ms; without these it takes half as long as ext4."""
     found = compared(new_replay, trace, slow=31 * MS, late=range(0, N, 20))
     (pair,) = found.pairs
     assert (pair.word, pair.lateness.word, pair.lateness.holds) == ("slower", "faster", False)

@@ -1,4 +1,4 @@
-"""Numbers on the command line: every numeric option of every verb refuses what cannot be meant."""
+"""Numbers on the command line: every numeric option of every verb refuses impossible values."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from spoolscope.cli.main import group
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 ABSURD = ("nan", "inf", "-inf", "-1", "1e300", "1e30", "9" * 400, "0x10", "1_0", "")
-# Numbers that the verbs read themselves, with what goes around them.
+# Texts with numbers that verbs parse themselves.
 TEXTS = {
     "pace": "scaled={}",
     "age": "{}",
@@ -47,7 +47,7 @@ def command_of(words: tuple[str, ...]) -> click.Command:
 
 
 def numeric() -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Yield verb, option and form of each number that may be given."""
+    """Yield verb, option and form of each number."""
     for words in leaves(group, ()):
         for param in command_of(words).params:
             form = TEXTS.get(str(param.name), "{}" if isinstance(param.type, NUMBERS) else None)

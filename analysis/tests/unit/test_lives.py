@@ -1,4 +1,4 @@
-"""The lives of filesystems are told as medians with their range, and nothing where unknown."""
+"""The lives of filesystems are shown as medians with ranges; unknown values are left out."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_a_number_is_the_median_of_the_runs_that_have_it(new_replay, trace):
     assert ext4.life["mkfs_ns"] == Spread(5 * MS, 5 * MS, 5 * MS, 1)
     assert ext4.life["remove_cpu_ns"].median == 201 * MS  # programs and kernel threads
     assert ext4.life["replay_writes"] == Spread(16, 8, 32, 3)
-    assert "fill_writes" not in ext4.life  # nobody counted
+    assert "fill_writes" not in ext4.life  # not counted
     assert MEASURES["dirty_bytes"].shown(ext4.life["dirty_bytes"].median) == "300 MiB"
     assert ext4.damage is None
 

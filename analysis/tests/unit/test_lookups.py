@@ -1,4 +1,4 @@
-"""Directories as a cost of their own: which one, how large, with what index."""
+"""The cost of a directory: its path, size and index."""
 
 import pytest
 
@@ -82,7 +82,7 @@ def searched(builder, at_ns, ns, path, directory, looked_up, **columns):
 
 def test_the_name_that_most_reads_were_for_is_said(builder):
     searched(builder, 0, 930, "box/cur/1", "box", "box/cur")
-    # Failed further down: that says nothing of the name here.
+    # The call failed further down the path: that shows nothing about the name here.
     searched(builder, 10_000, 70, "box/new/2", "box", "box/new", errno=2)
     (cost,) = explain(builder.write()).lookups
     assert (cost.path, cost.name, cost.name_ns, cost.absent_ns) == ("box", "cur", 930, 0)

@@ -1,4 +1,4 @@
-"""Machines as far as nothing is booted."""
+"""Machines, without booting one."""
 
 import io
 import re
@@ -184,7 +184,7 @@ def test_what_is_there_is_replaced_by_force_only(tmp_path: Path) -> None:
 
 @pytest.fixture
 def ends() -> Iterator[list[socket.socket]]:
-    """The machine's ends of its control port and of one for output, then ours."""
+    """Yield the machine's ends of its control port and of an output port, then our ends."""
     made = [*socket.socketpair(), *socket.socketpair()]
     yield [made[0], made[2], made[1], made[3]]
     for end in made:

@@ -1,4 +1,4 @@
-"""A mail server of the lab: what a load came to, and what is refused before anything is made."""
+"""A mail server of the lab: results of a load, and refusals before anything is made."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Help, man pages and completion: one source, and nothing of it is left out."""
+"""Help, man pages and completion have one source, and each has all of it."""
 
 import os
 import re

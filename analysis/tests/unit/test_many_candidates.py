@@ -39,7 +39,7 @@ def matrix(builder, new_replay):
 
 def test_the_fastest_comes_first_and_what_cannot_be_told_from_it_is_named(matrix):
     found = compare([matrix])
-    assert found.reference == "ext4"  # as the replay was told, not the first
+    assert found.reference == "ext4"  # as given to the replay, not the first
     order = [name for name in found.candidates if name != "wild"]
     assert order == sorted(order, key=SCALES.__getitem__)
     assert len(found.pairs) == len(SCALES) - 1
@@ -62,7 +62,7 @@ def test_speed_that_costs_durability_is_told_with_it(matrix):
     (said,) = found.to_json()["other_durability"].values()
     assert said == "less durable: no journal: a crash may lose directories"
     assert compare([matrix], "xfs").verdict.headline.endswith("a crash may lose directories.")
-    against = compare([matrix], "ext2")  # all others keep more than it
+    against = compare([matrix], "ext2")  # all others keep more after a crash
     assert set(against.other_durability) == set(SCALES) - {"ext2"}
 
 

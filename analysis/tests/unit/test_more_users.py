@@ -1,4 +1,4 @@
-"""Outcomes of replays for more users than were recorded."""
+"""Outcomes of replays with more users than recorded."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +19,7 @@ TWICE = {
 
 @pytest.fixture
 def outputs(builder, new_replay):
-    """A replay of three calls, and one for twice the users; copies have no place in its order."""
+    """Make a replay of three calls, and one for twice the users, without copies in its order."""
     for call, at_ms in (("rename", 0), ("fsync", 2000), ("unlink", 4000)):
         builder.call(call, at_ms * MS, MS)
     trace = builder.write()
@@ -37,7 +37,7 @@ def outputs(builder, new_replay):
 def test_calls_of_copies_follow_those_of_the_recording(outputs):
     replay = read_replay([outputs[1]])
     (run,) = replay.runs
-    # fsync was left out on purpose, of all copies.
+    # fsync was left out on purpose in all copies.
     assert run.latency_ns.tolist() == [10, 0, 30, 100, 0, 300]
     assert replay.syscalls.tolist() == ["rename", "fsync", "unlink"] * 2
     since = (replay.ts_ns - replay.ts_ns[0]) // MS

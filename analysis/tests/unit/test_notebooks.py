@@ -1,4 +1,4 @@
-"""The notebooks that need no root run from top to bottom on the shipped sample."""
+"""The notebooks without root run from top to bottom on the shipped sample."""
 
 import runpy
 from pathlib import Path

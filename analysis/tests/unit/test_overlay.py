@@ -1,4 +1,4 @@
-"""Intervals over intervals, against a count of every single nanosecond."""
+"""Overlaps of intervals, against a count of every single nanosecond."""
 
 import random
 
@@ -12,7 +12,7 @@ SPAN = 3 << 26  # several bins, so that steps of one nanosecond meet their borde
 
 
 def intervals(rng, n, of):
-    """Random intervals, some long, many at a border of bins: (of, from, to)."""
+    """Return random intervals, some long, many at a border of bins: (of, from, to)."""
     found = []
     for _ in range(n):
         begin = rng.choice([rng.randrange(200), (1 << 26) - rng.randrange(5), rng.randrange(SPAN)])

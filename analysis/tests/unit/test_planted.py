@@ -1,4 +1,4 @@
-"""Whatever somebody plants where a command writes, nothing else is written."""
+"""Files planted at a command's output paths never lead it to write elsewhere."""
 
 import os
 import shutil
@@ -132,7 +132,7 @@ def test_rules_that_are_no_file_are_refused_at_once(what: str, trace: Path, tmp_
 
 
 def test_a_pipe_in_other_places_is_not_waited_for(trace: Path, tmp_path: Path) -> None:
-    """In a recording of several traces, in a replay, and in what --force would remove."""
+    """Check a recording of several traces, a replay, and an output that --force would remove."""
     places = ("recording.json", "replay.json", "capture.seg")
     place = tmp_path / "place"
     place.mkdir()

@@ -1,4 +1,4 @@
-"""No name, whatever it holds, drives a terminal, forges a line or turns the order of letters."""
+"""No name can control a terminal, forge a line or reverse the order of letters."""
 
 import ast
 import contextlib
@@ -22,14 +22,14 @@ from spoolscope.traces.errors import SpoolscopeError
 
 ROOT = Path(__file__).resolve().parents[3]
 PRINTERS = {"spoolscope/cli/printing.py"}
-# Programs run by hand to make a document, and pages that come with the package: no trace has a word
-# in them. The screens of the live tools go through shown().
+# Programs run by hand to make a document, and pages of the package: they print no text of a trace.
+# The screens of the live tools use shown().
 DOCUMENTS = {
     "spoolscope/traces/format.py",
     "spoolscope/traces/results_format.py",
     "spoolscope/cli/help.py",
 }
-# Speaks JSON to the command that started it, never to a terminal.
+# It prints JSON for the command that started it, never to a terminal.
 SPEAKERS = {"spoolscope/lab/mailserver/inside.py"}
 TITLE = "\x1b]0;owned\x07"
 # Sequences of the progress bar: colours, cursor and line moves.
@@ -45,7 +45,7 @@ def hidden(text: str, *allowed: str) -> set[str]:
 
 
 def ways_to_print(file: Path) -> Iterator[str]:
-    """Yield every call in a module that writes to a terminal by itself."""
+    """Yield every call in a module that writes directly to a terminal."""
     for node in ast.walk(ast.parse(file.read_text())):
         if not isinstance(node, ast.Call):
             continue
@@ -76,7 +76,7 @@ def test_of_recorder_and_replayer_only_one_place_prints_words() -> None:
     ]
     assert len(files) > 100
     talkers = [f.name for f in files if re.search(r"\be?print(ln)?!\(|stderr\(\)", f.read_text())]
-    # The others print JSON, numbers or names of causes on stdout, for the command line.
+    # These print JSON, numbers or names of causes on stdout, for the command line.
     quiet = ["answer.rs", "causes.rs", "commands.rs", "coverage.rs", "host.rs"]
     assert sorted(talkers) == [*quiet, "text.rs"]
 
@@ -142,7 +142,7 @@ def test_arguments_are_shown() -> None:
 
 @pytest.fixture
 def trace(builder) -> Path:
-    """A trace in which everything that has a name has a hostile one."""
+    """Make a trace in which all names are hostile."""
     ms = 1_000_000
     commit = "jbd2_log_wait_commit < ext4_sync_file"
     for n in range(30):
@@ -174,7 +174,7 @@ VERBS = {
 
 
 def under_pty(words: list[str]) -> str:
-    """Run a command on a terminal; return what it wrote there, but for the moves of its own."""
+    """Run a command on a terminal; return its output without its own control sequences."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)

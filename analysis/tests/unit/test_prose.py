@@ -1,4 +1,4 @@
-"""Plain English: spelling, no persons where things are meant, one meaning for each term."""
+"""Plain English: spelling, no personal words for things, one meaning for each term."""
 
 import ast
 import re
@@ -15,9 +15,9 @@ from spoolscope.cli.manual.pages import page_of
 ROOT = Path(__file__).resolve().parents[3]
 COMPONENTS = ("traces", "tracers", "replay", "analysis")
 PERSONS = re.compile(r"\b(who|whom|whoever|told|confess\w*)\b(?! apart)", re.I)
-"""A thread, a call or a file is "it"; nothing was told to anybody."""
+"""Words for persons, which messages must not use for a thread, a call or a file."""
 WORDS = ("VERMILLION", "fro", "copyin", "iput")
-"""Spelled as they are on purpose: a name of the palette, and functions of the kernel."""
+"""Words that only look misspelled: a colour of the palette, and kernel functions."""
 LONGEST_SENTENCE = 50
 TERM = re.compile(r"^\| \*\*(.+?)\*\* \| (.+) \|$", re.M)
 

@@ -1,4 +1,4 @@
-"""Numbers on the wire, against Google's own encoder."""
+"""Encoded numbers, against Google's own encoder."""
 
 import pytest
 from google.protobuf.internal.encoder import _VarintBytes

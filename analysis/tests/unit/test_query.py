@@ -1,4 +1,4 @@
-"""SQL over a trace: what it tells, in which forms, and that it can do nothing else."""
+"""SQL over a trace: its results, their forms, and that it can do nothing else."""
 
 import csv
 import io
@@ -136,7 +136,7 @@ def test_a_query_touches_no_file(sql: str, kitchen_sink: Path, tmp_path: Path) -
 
 
 def test_duckdb_of_this_version_would_write(tmp_path: Path) -> None:
-    """The attack of the test above is one: without the lock it succeeds, where it is known."""
+    """Check that the attack of the test above works without the lock, if DuckDB knows it."""
     file = tmp_path / "x.parquet"
     sql = f"WITH a AS (COPY (SELECT 1 AS a) TO '{file}') SELECT * FROM a"
     try:

@@ -1,4 +1,4 @@
-"""Bad and partial input is said in plain words, and the answer is marked partial."""
+"""Bad and partial input is named in plain words, and the answer is marked as partial."""
 
 import pytest
 from click.testing import CliRunner

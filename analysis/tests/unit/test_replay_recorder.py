@@ -1,4 +1,4 @@
-"""The signal that comes when a recorded replay has ended and its recorder has not."""
+"""A signal between the end of a recorded replay and that of its recorder."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from spoolscope.tracers.session import Summary
     [(0, False, False), (0, True, True), (None, True, True), (130, True, False)],
 )
 def test_it_is_not_lost(monkeypatch, tmp_path: Path, status, signalled, ends):
-    """An interrupted engine (130) says so itself, with what it had done."""
+    """Check the signal; an interrupted engine (130) reports itself, with its results."""
     made = Summary(tmp_path, status, {}, signalled=signalled)
     monkeypatch.setattr(replay_recorder, "record", lambda _request, _show: made)
     monkeypatch.setattr("os.geteuid", lambda: 0)

@@ -1,4 +1,4 @@
-"""The report as a file: self-contained, within its size, and honest about what is missing."""
+"""The report as a file: self-contained, of limited size, with remarks on missing data."""
 
 import errno
 import json
@@ -67,7 +67,7 @@ def test_every_figure_has_caption_table_and_finding(replay):
 
 
 def test_a_report_says_what_replays_were_asked_for(replay):
-    """Without an order results differ by themselves."""
+    """Check the order option: without an order results differ anyway."""
     header = json.loads((replay / "replay.json").read_text())
     for run in header["runs"]:
         run |= {"order": "none", "cache": "warm"}

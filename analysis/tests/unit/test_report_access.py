@@ -1,4 +1,4 @@
-"""The report for every reader: axe-core, a phone, dark pages; and names that are hostile."""
+"""The report for every reader: axe-core, a phone, dark mode; and hostile names."""
 
 import pytest
 
@@ -20,7 +20,7 @@ EVIL = (
 
 
 def hostile(builder, meta=None):
-    """Write a trace whose programs, files and units have names that a page could take for HTML."""
+    """Write a trace with names of programs, files and units that look like HTML."""
     for n in range(N):
         name = EVIL[n % len(EVIL)]
         waits = ((WAIT, (n % 7 + 1) * MS),)
@@ -40,13 +40,13 @@ def hostile(builder, meta=None):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Return a place for what all tests of this file look at."""
+    """Return a directory for the reports of all tests here."""
     return tmp_path_factory.mktemp("hostile")
 
 
 @pytest.fixture
 def report(made, builder, new_replay, new_builder, request):
-    """Return the report of a replay, on two recorded candidates; it is made once."""
+    """Return the report of a replay on two recorded candidates, made once."""
     cached = getattr(request.module, "_report", None)
     if cached is not None:
         return cached
@@ -93,7 +93,7 @@ def test_axe_finds_nothing(page, require, scheme):
     page.set_script_timeout(120)
     try:
         open_all(page)
-        # Contrast alone depends on the scheme.
+        # Only contrast depends on the colour scheme.
         rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
         found = Axe().run(page, options={"resultTypes": ["violations"], **rules})
     finally:
@@ -105,7 +105,7 @@ def test_axe_finds_nothing(page, require, scheme):
 
 
 def too_wide(page):
-    """Return how wide the page is, and what reaches beyond the window, figures included."""
+    """Return the page's width, and the elements beyond the window, figures included."""
     return page.execute_script(
         "return [document.documentElement.scrollWidth, [...document.querySelectorAll('body *')]"
         ".filter(e => !e.closest('.scroll, nav a') && !e.ownerSVGElement)"
@@ -128,7 +128,7 @@ def test_a_phone_shows_the_page_without_moving_it_sideways(browser, open_report,
                 lambda b, width=width: too_wide(b) == [width, []], too_wide(browser)
             )
         nav = browser.execute_script("return document.querySelector('nav').offsetHeight")
-        assert nav < 60  # it stays on top of what is read
+        assert nav < 60  # it covers the top of the page
     finally:
         emulate(browser)
 
@@ -153,7 +153,7 @@ def test_names_are_text_and_nothing_else(page, report):
 
 
 def test_figures_take_no_markup_from_names(page):
-    """Plotly makes links and styles of tags in texts."""
+    """Check escaping, as Plotly makes links and styles from tags in texts."""
     made = page.execute_script(
         "return [...document.querySelectorAll('.js-plotly-plot a, .js-plotly-plot foreignObject, "
         ".js-plotly-plot image')].map(e => e.href?.baseVal ?? e.outerHTML)"

@@ -1,4 +1,4 @@
-"""The report in a real browser without a network: silent, drawn, and with nothing to send."""
+"""The report in a real browser without a network: no errors, all drawn, no requests."""
 
 import itertools
 import json
@@ -120,7 +120,7 @@ def test_tables_stand_beside_every_figure(browser, open_report, report):
 
 @pytest.fixture(params=[0.02, 0.3, 1.5], ids=["close", "apart", "far"])
 def ratios(request, builder, new_replay, tmp_path):
-    """Return the report of three rounds whose ratios differ that much from round to round."""
+    """Return the report of three rounds with ratios that differ that much between rounds."""
     for n in range(N):
         builder.call("fsync" if n % 3 == 0 else "openat", n * 30 * MS, 1000)
     replay = new_replay("out", builder.write(), N, rounds=3)

@@ -1,4 +1,4 @@
-"""Names with markup in them stay text: Plotly reads tags in what it draws, and a page is HTML."""
+"""Names with markup stay text, although Plotly interprets tags, and a page is HTML."""
 
 import json
 import re

@@ -39,7 +39,7 @@ def test_what_is_of_replays_alone_says_so_on_the_page_of_a_trace(page):
 
 
 def test_curves_of_many_candidates_have_as_many_points_as_those_of_few():
-    """A page stays within what browsers like, and keeps its tails."""
+    """Check that a page stays small enough for browsers, and keeps the tails of curves."""
     x_ns = [3 * n + 1_000_000 for n in range(800)]
     share = [1 - 0.99**n for n in range(800)]
     for n in (1, 2, 7):

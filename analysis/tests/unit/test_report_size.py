@@ -1,4 +1,4 @@
-"""The page of a trace of any length is small: full bins, long names, slow calls of many parts."""
+"""The page of any trace is small, also with full bins, long names, and calls of many parts."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ HALF = list(CAUSES)[::2]
 
 
 def full_bins(n):
-    """Return bins in which every program has half of all causes at every time."""
+    """Return bins in each of which every program has half of all causes."""
     return Bins(
         bin_ns=10**9,
         n=n,

@@ -1,4 +1,4 @@
-"""A window of the report in a real browser: brushed, typed, hovered, and saved as CSV."""
+"""A window of the report in a real browser: by brush and keyboard, with hover and CSV files."""
 
 import csv
 import io
@@ -61,7 +61,7 @@ def type_window(page, begin, end):
 
 
 def check_window(page, begin_ns, end_ns):
-    """Compare what the page shows with queries of the trace itself."""
+    """Compare the page with queries of the trace itself."""
     trace = Trace.open(SAMPLE)
     start = trace.meta["start_ns"]
     begun = f"ts_ns >= {start + begin_ns} AND ts_ns < {start + end_ns}"
@@ -143,7 +143,7 @@ def test_the_pointer_is_told_what_it_is_on(page):
 
 
 def saved(page, selector):
-    """Return what a button saves: name of the file, and its rows."""
+    """Return the name and the rows of the file that a button saves."""
     name, text = page.execute_async_script(
         "const [selector, done] = arguments;"
         "const make = URL.createObjectURL, click = HTMLAnchorElement.prototype.click; let blob;"

@@ -1,4 +1,4 @@
-"""The command that goes on with a replay."""
+"""The command that continues a replay."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from spoolscope.cli.clean import resuming
     ],
 )
 def test_it_overwrites_no_signature(given):
-    """After a reboot the name may be that of another disk."""
+    """Check the command: after a reboot the disk's name may be that of another disk."""
     command = resuming(f"cd {Path.cwd()} && {given}")
     assert command == "sudo spoolscope replay t --device /dev/x --resume"
 

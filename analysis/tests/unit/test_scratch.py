@@ -1,4 +1,4 @@
-"""Temporary files go with their process, or with the next one if it was killed."""
+"""Temporary files are removed by their process, or by the next one if it was killed."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def start(tmp_path):
-    """Return ``start()``: a process with a scratch directory, which ends with its input."""
+    """Return ``start()``, which starts a process with a scratch directory until its input ends."""
     begun = []
 
     def one():

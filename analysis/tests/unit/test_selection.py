@@ -1,4 +1,4 @@
-"""A part of the calls: those shown add up, and those that kept them waiting may be others."""
+"""A part of the calls: shown calls add up, and their culprits may be outside the part."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def sample():
 
 
 def exact(found):
-    """Check that every sum of an explanation is that of its calls."""
+    """Check that every sum of an explanation equals that of its calls."""
     assert found.split.sum_error_ns == 0
     assert sum(found.causes.values()) == found.latency_ns
     for name in LISTS:
@@ -32,7 +32,7 @@ def exact(found):
 
 
 def of_rows(trace, where):
-    """The sums of it by the rows of the table."""
+    """Return the sums of a trace by the rows of its table."""
     from spoolscope.traces.trace import Trace
 
     query = f"SELECT count(*), CAST(sum(dur_ns) AS BIGINT) FROM syscalls WHERE {where}"
@@ -107,7 +107,7 @@ def test_a_process_is_meant_by_its_leader_s_name_whatever_its_threads_are_called
 
 
 def test_calls_without_a_length_are_explained(builder, capsys):
-    """As strace without -T leaves them."""
+    """Check calls without a length, as from strace without -T."""
     from spoolscope.cli.main import main
 
     for tid, comm in ((50, "imap"), (60, "lmtp")):

@@ -1,4 +1,4 @@
-"""What the disks were busy with: requests read in parts give the answers of all at once."""
+"""Services of disks: requests read in parts give the same results as all at once."""
 
 import random
 
@@ -10,7 +10,7 @@ from spoolscope.traces.trace import Trace
 
 @pytest.fixture
 def in_parts(monkeypatch):
-    """Let tables be read some rows at a time."""
+    """Make tables be read in parts of a few rows."""
     whole = Trace.parts
 
     def parts(trace, name, columns=None):

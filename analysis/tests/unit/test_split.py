@@ -1,4 +1,4 @@
-"""The parts of a call's time add up, whatever is missing."""
+"""The parts of a call's time add up with any data missing."""
 
 import random
 import time
@@ -122,7 +122,7 @@ def test_an_empty_trace_is_explained(builder):
 
 
 def test_commits_that_nobody_triggered_take_no_time():
-    """DuckDB compared each call with each of them: 2 M calls and 20,000 commits took 20 s."""
+    """Check the speed: DuckDB compared all pairs; 2 M calls and 20,000 commits took 20 s."""
     spent = []
     for n in (0, 20_000):
         con = duckdb.connect()

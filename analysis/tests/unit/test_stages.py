@@ -1,4 +1,4 @@
-"""Stages of the analysis: each makes what it says of what it needs, and of nothing else."""
+"""Stages of the analysis: each makes its declared tables from its declared needs only."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def whole(builder):
-    """A connection on which all stages were made, of a trace that has a bit of everything."""
+    """Return a connection with all stages run, for a trace with all kinds of rows."""
     builder.meta["sample_hz"] = 100
     commit = "schedule < jbd2_log_wait_commit < ext4_sync_file"
     builder.call("fsync", 0, 1000, ((commit, 9000),), path="a/new/1", runq_ns=50)

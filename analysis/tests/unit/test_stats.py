@@ -18,7 +18,7 @@ from spoolscope.analysis.stats import (
     word,
 )
 
-# Two-sided 95 % points of Student's t, as printed in any table.
+# Two-sided 95 % points of Student's t, from printed tables.
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 10: 2.228, 19: 2.093, 30: 2.042}
 
 
@@ -122,7 +122,7 @@ def test_ratios_contradict_if_one_counts(one, other, told):
 
 
 def test_intervals_of_means_of_other_events_cover_the_truth():
-    """Two recordings of 60 s whose blocks vary by a third; the means are as 2 to 1."""
+    """Check two recordings of 60 s with blocks that vary by a third, and means of ratio 2."""
     generator, covered = np.random.default_rng(5), 0
     for seed in range(200):
         sides = []
@@ -131,7 +131,7 @@ def test_intervals_of_means_of_other_events_cover_the_truth():
             sides.append((mean * counts * generator.lognormal(-0.05, 0.32, 60), counts))
         found = unpaired_blocks(*sides, seed)
         covered += found.low <= 2 <= found.high
-    assert 180 <= covered <= 199  # 95 % of 200, by blocks that are few
+    assert 180 <= covered <= 199  # 95 % of 200, with few blocks
 
 
 def test_too_few_blocks_have_no_interval():

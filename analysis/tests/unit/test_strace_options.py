@@ -1,4 +1,4 @@
-"""One work under strace with many options: the same calls, whatever these leave out."""
+"""One work under strace with many options: the same calls with any option."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from spoolscope.traces.trace import Trace
 
 FULL = ("-f", "-ff", "-ttt", "-T", "-s", "0", "-y")
-# Several processes that wait for each other: their order is part of what is compared.
+# Several processes that wait for each other, as their order is compared, too.
 WORK = """
 import fcntl, os, sys
 os.chdir(sys.argv[1] + "/mail")
@@ -65,7 +65,7 @@ COMPARED = ("syscall", "fd", "dirfd", "flags", "cmd", "offset", "ret", "errno", 
 
 
 def imported(work: Path, options: tuple[str, ...], words: tuple[str, ...]) -> Trace:
-    """Run the work under strace in a fresh tree, and import what that wrote."""
+    """Run the work under strace in a fresh tree, and import the output."""
     spool = work / "spool"
     subprocess.run(["rm", "-rf", spool], check=True)
     (spool / "mail").mkdir(parents=True)
@@ -87,18 +87,18 @@ def brought(logs: list[Path], spool: Path, trace: Path, words: tuple[str, ...]) 
 
 
 def told(trace: Trace) -> list[list[dict[str, Any]]]:
-    """Return by process, in order of their beginnings, what each call on the spool did."""
+    """Return the fields of each call on the spool, by process in order of begin."""
     paths = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
     by_tid: dict[int, list[dict[str, Any]]] = {}
     for row in trace.table("syscalls").to_pylist():
         row["path"], row["path2"] = paths.get(row["path_id"]), paths.get(row["path2_id"])
-        if "clone" not in row["syscall"]:  # its result is a number of a process
+        if "clone" not in row["syscall"]:  # its result is a pid
             by_tid.setdefault(row["tid"], []).append({name: row[name] for name in COMPARED})
     return list(by_tid.values())
 
 
 def order(trace: Trace) -> list[tuple[str, str | None]]:
-    """Return the calls that change names, of all processes, in order of their ends."""
+    """Return the calls of all processes that change names, in order of end."""
     paths = {row["path_id"]: row["path"] for row in trace.table("paths").to_pylist()}
     rows = [row for row in trace.table("syscalls").to_pylist() if row["path_id"] is not None]
     rows.sort(key=lambda row: row["ts_ns"] + row["dur_ns"])
@@ -108,7 +108,7 @@ def order(trace: Trace) -> list[tuple[str, str | None]]:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Return the trace of the form that says most."""
+    """Return the trace from the most detailed options."""
     return imported(tmp_path_factory.mktemp("full"), FULL, ())
 
 
@@ -125,7 +125,7 @@ def test_a_form_that_says_less_gives_the_same_calls(
 
 
 def test_one_process_without_a_number_or_a_directory(require, tmp_path: Path) -> None:
-    """As of Dovecot's guide: strace -tt -o log -p PID, of a process that runs already."""
+    """Check the options of Dovecot's guide: strace -tt -o log -p PID of a running process."""
     require("strace")
     (tmp_path / "spool").mkdir()
     work = (

@@ -1,4 +1,4 @@
-"""Waits for requests that a limit of a control group held back, from hand-made tables."""
+"""Waits for requests held back by a control group's limit, from hand-made tables."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def request(builder, made_ms, done_ms, **columns):
 
 @pytest.fixture
 def explained(builder, check_every_row):
-    """Explain what was built; return {cause: ms} of waits and the connection's edges."""
+    """Explain the built trace; return {cause: ms} of waits and the connection's edges."""
 
     def explain():
         trace = Trace.open(builder.write())
@@ -59,7 +59,7 @@ def test_all_who_waited_for_that_request_waited_for_the_limit(builder, explained
 
 def test_without_a_limit_nothing_changes(builder, explained):
     fsync(builder, (WRITEBACK, 50 * MS))
-    # As late, and by a worker, too: that alone says nothing.
+    # Equally late, and by a worker, too, but not held back: this is no sign of a limit.
     request(builder, 52, 60, **(HELD | {"held_back": False, "cgroup": None}))
     causes, _, _ = explained()
     assert causes == {"writeback": 50}
@@ -83,7 +83,7 @@ def test_a_limit_on_another_disk_does_not_count(builder, explained):
 
 def test_a_request_that_its_caller_made_at_once_was_not_held_back(builder, explained):
     fsync(builder, (WRITEBACK, 50 * MS))
-    request(builder, 52, 58, **HELD)  # somebody else's
+    request(builder, 52, 58, **HELD)  # another process's
     request(builder, 9, 60, tid=100, pid=100)
     causes, _, _ = explained()
     assert causes == {"writeback": 50}
@@ -99,7 +99,7 @@ def test_what_was_let_go_before_the_wait_is_the_disks(builder, explained):
 def test_a_request_for_a_partition_or_over_several_disks_is_found(builder, explained):
     partition = 8 << 20 | 1
     fsync(builder, (WRITEBACK, 50 * MS), dev=partition)
-    fsync(builder, (BTRFS_LOG, 50 * MS), dev=42, tid=101)  # btrfs: a number of its own
+    fsync(builder, (BTRFS_LOG, 50 * MS), dev=42, tid=101)  # btrfs: an anonymous device number
     request(builder, 52, 60, parent_dev=partition, **HELD)
     causes, _, _ = explained()
     assert causes == {"io_throttle": 84, "writeback": 8, "journal_commit": 8}
@@ -114,9 +114,9 @@ def test_the_drivers_own_flush_after_a_request_does_not_hide_it(builder, explain
 
 
 def test_who_waits_for_the_thread_of_a_journal_waits_for_its_commit(builder, explained):
-    """The thread's own wait for data that was held back is the end of the chain."""
+    """Check the end of the chain: the thread's own wait for held-back data."""
     fsync(builder, (COMMIT, 50 * MS))
-    # From 11 to 60 ms: first the data of somebody with a limit, then the log.
+    # From 11 to 60 ms: first the data of a process with a limit, then the log.
     builder.commit(11 * MS, 49 * MS, dev=DISK, flushing_ns=40 * MS, logging_ns=8 * MS, locking_ns=0)
     builder.sleep(12 * MS, 40 * MS, ORDERED)
     builder.call("write", 1 * MS, tid=101, comm="backup", dev=DISK, ret=4096)

@@ -1,4 +1,4 @@
-"""Time as a tree: parts add up, small ones are together, waits between programs are left out."""
+"""Time as a tree: parts add up, small ones are merged, waits between programs left out."""
 
 import pytest
 

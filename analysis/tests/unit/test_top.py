@@ -1,4 +1,4 @@
-"""spoolscope top: one interval by process, and what is printed of it."""
+"""spoolscope top: one interval by process, and its output."""
 
 import itertools
 import json
@@ -82,7 +82,7 @@ def test_traces_come_and_go_while_it_looks(busy, tmp_path, capsys, monkeypatch):
     busy.path = place / "trace-000002"
     busy.write(segment=1)
     there = Recording.traces
-    # One was removed after it had been found, and each time another has come.
+    # One was removed after it was found, and each look finds a new one.
     looks = itertools.count(3)
 
     def traces(recording):

@@ -1,4 +1,4 @@
-"""The screen of top without a terminal: what keys do, and that every screen fits."""
+"""The screen of top without a terminal: effects of keys, and the size of screens."""
 
 import pytest
 from rich.cells import cell_len

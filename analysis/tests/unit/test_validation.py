@@ -1,4 +1,4 @@
-"""Recordings against replays: known ratios and orders, causes that differ, and what is refused."""
+"""Recordings against replays: known ratios and orders, different causes, and refusals."""
 
 import json
 
@@ -20,7 +20,7 @@ COMMIT = "jbd2_log_wait_commit < ext4_sync_file"
 
 
 def recording(new_builder, name, fstype, call_ms, calls=N, commit_ms=0.0):
-    """Calls of one length, ten a second, which may wait for a commit; and one wait for a lock."""
+    """Record calls of one length, ten a second, which may wait for a commit, and a lock wait."""
     builder = new_builder(name)
     waits = ((COMMIT, int(commit_ms * MS)),) if commit_ms else ()
     for k in range(calls):
@@ -32,7 +32,7 @@ def recording(new_builder, name, fstype, call_ms, calls=N, commit_ms=0.0):
 
 @pytest.fixture
 def recordings(new_builder):
-    """Two of each filesystem; of other lengths, as those of a real service are."""
+    """Make two recordings of each filesystem, of different lengths as with a real service."""
     return {
         name: [recording(new_builder, f"{name}{k}", name, ms, N + 50 * k) for k in (0, 1)]
         for name, ms in ON.items()
@@ -87,7 +87,7 @@ def test_recordings_alone_have_an_interval_from_within(recordings, new_replay):
 
 
 def test_a_ranking_that_intervals_do_not_tell_only_seems_to_hold(recordings, new_replay):
-    """One of two rounds on xfs is faster than ext4, the other slower."""
+    """Check xfs with one round faster than ext4, and one slower."""
     out = new_replay("out", recordings["ext4"][0], N + 1)
     for round_, xfs in ((1, 0.3), (2, 1.2)):
         for name, ms in (("ext4", 1.0), ("xfs", xfs), ("btrfs", 2.0 + round_ / 100)):
@@ -100,7 +100,7 @@ def test_a_ranking_that_intervals_do_not_tell_only_seems_to_hold(recordings, new
 
 
 def test_causes_that_differ_are_told(new_builder, new_replay):
-    """A call on xfs waits 0.4 ms for a commit in the recording, and 0.1 ms in the replay."""
+    """Check xfs calls that wait 0.4 ms for a commit in the recording, and 0.1 ms in the replay."""
     traces = {
         "ext4": [recording(new_builder, "a", "ext4", 1.0)],
         "xfs": [recording(new_builder, "b", "xfs", 0.5, commit_ms=0.4)],

@@ -1,4 +1,4 @@
-"""The primary metric with the wait for one's own process, and metrics that contradict."""
+"""The primary metric with waits for the own process, and contradicting metrics."""
 
 import pytest
 
@@ -11,7 +11,7 @@ MS = 1_000_000
 
 @pytest.fixture
 def trace(builder):
-    """Twenty pieces of work, 100 ms apart, of two calls each, one at once after the other."""
+    """Make twenty pieces of work, 100 ms apart, of two calls without a pause between them."""
     for piece in range(20):
         builder.call("openat", 100 * MS * piece, oncpu_ns=MS)
         builder.call("write", (100 * piece + 2) * MS - 1, oncpu_ns=MS)
@@ -20,7 +20,7 @@ def trace(builder):
 
 def test_work_counts_from_when_it_was_due_and_each_delay_once(trace, new_replay):
     out = new_replay("out", trace, 40)
-    # Each piece is 5 ms late; so are both of its calls. The machine's part counts for nothing.
+    # Each piece is 5 ms late, with both of its calls. The machine's part does not count.
     out.run("ext4", [MS] * 40, late_ns=[5 * MS] * 40, late_by_machine_ns=[9 * MS] * 40)
     found = compare([out.write()]).candidates["ext4"].metrics
     assert found[PRIMARY] == 40 * MS
@@ -39,7 +39,7 @@ def test_a_replay_without_a_schedule_has_no_such_metric(trace, new_replay):
 
 @pytest.mark.parametrize(("late_ms", "warned"), [(0, False), (1, False), (20, True)])
 def test_metrics_that_contradict_are_warned_of(trace, new_replay, late_ms, warned):
-    """btrfs has less time in calls; but at 20 ms its work waits longer for its own process."""
+    """Check btrfs with less time in calls, but at 20 ms longer waits for its own process."""
     out = new_replay("out", trace, 40)
     for round_ in range(1, 4):
         out.run("ext4", [2 * MS + round_] * 40, round_, late_ns=[0] * 40)

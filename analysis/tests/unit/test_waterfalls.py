@@ -1,4 +1,4 @@
-"""Slow calls taken apart: the call without a gap, what kept it waiting, commit, requests."""
+"""Slow calls taken apart: the call without gaps, its culprits, commit, requests."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def lanes_of(call, kind):
 
 @pytest.fixture
 def slow(builder):
-    """Return an fsync of 21 ms that waited for a commit that another process had asked for."""
+    """Return an fsync of 21 ms that waited for a commit triggered by another process."""
     builder.thread(100, "lmtp")
     builder.thread(200, "backup")
     builder.call("fsync", 0, 1 * MS, ((COMMIT, 16 * MS), (FLUSH, 3 * MS)), path="u/tmp/1",

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers in text for people."""
 
 import pytest
 

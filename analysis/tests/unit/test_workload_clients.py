@@ -1,4 +1,4 @@
-"""The clients of C2007 against a server that counts for itself what it was sent and asked."""
+"""The clients of C2007 against a server with its own counts of mails and requests."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ MAIL = b"Subject: x\r\n\r\n..a line with a dot\r\n"
 
 
 def _till_the_end(talk):
-    """Let a client hang up in the midst of it."""
+    """Allow a client to close the connection at any time."""
 
     async def served(reader, writer):
         with suppress(ConnectionError, IndexError):
@@ -23,7 +23,7 @@ def _till_the_end(talk):
 
 
 class Server:
-    """SMTP and POP3 in a thread; every mailbox has seven mails, and some users are refused."""
+    """SMTP and POP3 server in a thread; each mailbox has seven mails, some users are refused."""
 
     def __init__(self):
         self.counts = Counter()
@@ -103,12 +103,12 @@ def test_what_clients_report_is_what_the_server_saw(tmp_path):
     call(command("clients", *ports, *people, *times))
     server.end()
     told, seen = json.loads(report.read_text()), server.counts
-    # What ends after the time is no transaction: one of each of five processes at the most.
+    # A transaction that ends after the time does not count: at most one of each of five processes.
     assert seen[b"DATA"] - 5 <= told["laps"]["smtp"]["n"] <= seen[b"DATA"]
     assert seen["refused"] - 5 <= told["counts"]["pop_errors"] <= seen["refused"]
     sessions = seen[b"STAT"]
     assert sessions - 5 <= told["laps"]["pop"]["n"] <= sessions
-    # Five of the seven mails, at the most three mails a connection, 5 kB a mail and its line ends.
+    # Five of the seven mails, at most three mails a connection, 5 kB a mail and its line ends.
     assert told["counts"]["pop_mails"] == 5 * told["laps"]["pop"]["n"]
     assert told["counts"]["pop_bytes"] == len(MAIL) * told["counts"]["pop_mails"]
     assert seen[b"DATA"] <= 3 * seen["connections"] <= seen[b"DATA"] + 3 * 5

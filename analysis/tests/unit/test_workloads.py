@@ -66,7 +66,7 @@ def test_published_figures_support_the_claims_that_were_made_of_them():
                     if pair.relation == "alike":
                         assert 1 / pair.times <= left / right <= pair.times, claim
                     else:
-                        # "14 times" was 13.75, as sentences go.
+                        # "14 times" was 13.75, rounded in the text.
                         assert left * pair.times <= right * 1.05, claim
     assert checked > 20
 
@@ -108,7 +108,7 @@ def test_a_claim_holds_if_all_of_it_does():
     unknown = Pair(("d", "m"), ("a", "m"), "less", 1)
     missing = results.judge(Claim("", (one, unknown)))
     assert (missing.verdict, missing.why, missing.missing) == ("not decided", "not run: d", ("d",))
-    # One relation that does not hold is enough, whatever was not run.
+    # One relation that does not hold is enough, even if others were not run.
     assert results.judge(Claim("", (other, unknown))).verdict == "does not hold"
 
 

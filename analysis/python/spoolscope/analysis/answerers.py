@@ -1,4 +1,4 @@
-"""Programs of this machine that end waits by their answer: servers, thaws, scanners."""
+"""Programs of this machine whose answers end waits: servers, thawing programs, scanners."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Answerer:
     Attributes:
         cause: One of ``causes.ANSWERED``.
         pid: The process; ``comm`` its name.
-        ns: Waits that it ended.
+        ns: Length of the waits that it ended, in sum.
     """
 
     cause: str
@@ -34,7 +34,7 @@ class Answerer:
 
 
 def answerers(con: duckdb.DuckDBPyConnection) -> tuple[Answerer, ...]:
-    """Return the one of each cause that has one (needs ``named_waits``)."""
+    """Return the answerer of each cause that has one (needs ``named_waits``)."""
     first: dict[str, Answerer] = {}
     for cause, pid, comm, ns in con.execute(_WAKERS).fetchall():
         first.setdefault(cause, Answerer(cause, pid, comm, ns))

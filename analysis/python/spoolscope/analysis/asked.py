@@ -1,4 +1,4 @@
-"""The tables that can be asked for: those of a trace, and what the stages of the analysis make."""
+"""The tables that a query can name: those of a trace, and those that analysis stages make."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,7 @@ SQL_TYPES = {"int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double
 }
 
 DERIVED: dict[str, Made] = {made.name: made for stage in STAGES for made in stage.makes}
-"""What stages make; an ``inner`` table of theirs is nobody else's."""
+"""The tables that stages make for queries; ``inner`` tables are for other stages only."""
 
 NAMES = (*TABLES, *DERIVED)
 

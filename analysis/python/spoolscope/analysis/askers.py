@@ -1,4 +1,4 @@
-"""Processes that make the journal commit, summed up at the level that holds the share."""
+"""Processes that trigger commits, summed up at the level that holds the share."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -9,9 +9,10 @@ import duckdb
 from spoolscope.analysis.families import PROCESS, PROGRAM, Families, Group, Key, grouped, narrowest
 
 FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
-"""A process forces commits by this many, this part of all, this many times the next one's."""
+"""Least number of commits of a process that forces them, their share of all, and their ratio to
+those of the next process."""
 LEAST_OTHERS = 0.1
-"""Several processes force commits only upon others that take this part of the time."""
+"""A group of processes forces commits only if calls of others have this share of the time."""
 
 SHOWN = 10
 
@@ -23,7 +24,7 @@ SELECT trigger_pid, trigger_comm, count(*), CAST(sum(dur_ns) AS BIGINT) FROM com
 WHERE {_ASKED} GROUP BY ALL
 """
 
-# How long each process waited for commits that each asked for.
+# How long each process waited for commits, by the process that asked for them.
 _WAITED = f"""
 SELECT c.trigger_pid, c.trigger_comm, w.pid, CAST(sum(w.to_ns - w.from_ns) AS BIGINT)
 FROM commit_spans c JOIN commit_waits w USING (commit_id)
@@ -39,15 +40,16 @@ GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1
 
 @dataclass(frozen=True)
 class Asker:
-    """Processes that belong together, and the commits they asked for.
+    """A group of processes, and the commits that it asked for.
 
     Attributes:
-        who: They in words; ``name`` is only their name.
-        n: Commits they triggered, of ``n_commits``; the next like them triggered ``n_next``.
+        who: The processes in words; ``name`` is only their name.
+        n: Commits they triggered, of ``n_commits``; the next group of this level triggered
+            ``n_next``.
         commit_ns: The length of these commits in sum.
         others_ns: Time that others waited for these commits, in the calls that are shown.
         outside_ns: Time of all these calls of others.
-        syscall: The call they mostly did that with, on ``path``; None if it was not recorded.
+        syscall: The call of most of these commits, on ``path``; None if it was not recorded.
     """
 
     who: str
@@ -63,13 +65,13 @@ class Asker:
 
     @property
     def forces(self) -> bool:
-        """Far more commits are theirs than anybody else's."""
+        """True if they asked for far more commits than any other group."""
         least = max(FORCED_COMMITS, FORCED_SHARE * self.n_commits, FORCED_TIMES * self.n_next)
         return self.n >= least
 
     @property
     def share(self) -> float:
-        """Part of the time of others that was waiting for these commits."""
+        """Share of the others' call time that was spent waiting for these commits."""
         return min(1.0, self.others_ns / self.outside_ns) if self.outside_ns > 0 else 0.0
 
 
@@ -79,8 +81,8 @@ class Askers:
 
     Attributes:
         programs: By program, most commits first.
-        n_programs: How many there are.
-        forcing: The one that forces them, at the level that holds the share; None if none does.
+        n_programs: Number of programs.
+        forcing: The group that forces them, at the narrowest level that holds the share, or None.
     """
 
     programs: list[Asker] = field(default_factory=list)
@@ -99,10 +101,10 @@ def study_askers(
 
     Args:
         con: Needs the tables of ``study_commits``.
-        families: Where processes belong.
+        families: Groups of each process.
         times: Time of the calls that are shown, by process.
-        whole: All calls are shown. Else those that made the calls that are shown are the ones that
-            are asked about, and nobody is compared with them.
+        whole: All calls are shown. Else the processes that made the shown calls are the ones in
+            question, and they are not compared with others.
     """
     rows = con.execute(_COMMITS).fetchall()
     study = _Study(con, {(pid, comm): ns for pid, comm, _, ns in rows}, times)
@@ -128,10 +130,10 @@ def study_askers(
 
 
 def _next(top: Group, groups: Mapping[int, list[Group]], own: set[int]) -> int:
-    """Return the most that anybody else asked for.
+    """Return the largest number of commits that a group outside ``top`` asked for.
 
-    One that asked for few by itself counts with its program: a thousand that asked for one commit
-    each are no less than one that asked for a thousand.
+    A process that asked for few counts with its program: a thousand processes with one commit each
+    weigh as much as one process with a thousand.
     """
     rivals = [g for g in groups[top.level] if g.members.keys().isdisjoint(top.members)]
     if top.level == PROCESS:
@@ -156,7 +158,7 @@ class _Study:
             self._waits[pid, comm][waiter] += ns
 
     def asker(self, group: Group, n_next: int) -> Asker:
-        """Return a group with what its commits cost the others."""
+        """Return a group and the time that others waited for its commits."""
         inside = group.pids
         waits = (self._waits[key] for key in group.members if key in self._waits)
         others_ns = sum(ns for met in waits for pid, ns in met.items() if pid not in inside)
@@ -172,7 +174,7 @@ class _Study:
         )
 
     def told(self, group: Group, asker: Asker) -> Asker:
-        """Add the call that a group mostly does it with."""
+        """Add the call, and its path, with which a group asked for most of its commits."""
         pids = sorted(group.pids)
         return replace(asker, syscall=self._most("syscall", pids), path=self._most("path", pids))
 

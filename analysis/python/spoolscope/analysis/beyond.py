@@ -1,4 +1,4 @@
-"""What happened on the spool beside the recorded system calls, in plain sentences."""
+"""Sentences on accesses to the spool beside the recorded system calls."""
 
 from collections import Counter
 from typing import Any
@@ -9,7 +9,7 @@ from spoolscope.traces.trace import Trace
 
 
 def beyond_calls(trace: Trace) -> list[str]:
-    """Return a sentence on each way to the spool that no recorded call shows."""
+    """Return a sentence on each kind of access to the spool that no recorded call shows."""
     return [*_mappings(trace), *_uring(trace), *_compat(trace), *_edge(trace)]
 
 
@@ -55,14 +55,14 @@ def unjudged_calls(meta: dict[str, Any]) -> list[str]:
     """Return a sentence on each program of a container or chroot whose calls were not judged.
 
     Args:
-        meta: What meta.json says.
+        meta: meta.json of the trace.
     """
     found: Counter[tuple[str, str, str]] = Counter()
     pids: dict[tuple[str, str, str], set[int]] = {}
     for one in meta.get("unjudged") or []:
         who = (one["comm"], one["cgroup"], one["why"])
         found[who] += one["calls"]
-        pids.setdefault(who, set()).add(one["pid"])  # each segment may name it
+        pids.setdefault(who, set()).add(one["pid"])  # several segments may name it
     sentences = [
         f"{n:,} calls by absolute names of {_named(comm, group, pids[comm, group, why])} came "
         f"{_WHY[why]}: those about it are in no table."
@@ -79,7 +79,7 @@ def _named(comm: str, group: str, pids: set[int]) -> str:
 
 
 def _edge(trace: Trace) -> list[str]:
-    """Say what a spool that is a directory of its filesystem has in common with the rest."""
+    """Return sentences on links and renames between a subdirectory spool and its filesystem."""
     edge = trace.meta.get("edge") or {}
     said = []
     if n := edge.get("linked_elsewhere", 0):

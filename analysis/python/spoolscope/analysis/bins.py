@@ -1,7 +1,7 @@
 """The recording in bins of time: calls by length, time by program and cause, slowest calls, marks.
 
 A call counts in the bin in which it began, with all of its time: the bins from one time to another
-add up to what ``explain --slice`` says of the calls begun then.
+add up to the sums of ``explain --slice`` for the calls begun then.
 """
 
 from collections import defaultdict
@@ -20,16 +20,16 @@ MAX_BINS = 200
 SHORTEST_NS = 1_000_000
 LEVELS_A_DECADE = 4
 PROGRAMS = 12
-"""The programs with most time have sums of their own; the others are one."""
+"""Number of programs with sums of their own, those with most time; the others are one."""
 SLOWEST = 10
-"""Slowest calls kept of each bin."""
+"""Number of slowest calls kept of each bin."""
 OTHERS = "(others)"
 
 MARKS = {"commit": "commit", "flush": "cache flush", "frozen": "frozen"}
-"""What marks the time: a commit is under way; a disk empties its cache; calls wait for a frozen
-filesystem."""
+"""Events marked on the time axis: a commit is under way; a disk empties its cache; calls wait for a
+frozen filesystem."""
 
-# All that is said of calls, in one pass over them; programs and levels are sums of it.
+# All numbers about calls, in one pass over them; programs and levels are sums of these rows.
 _CALLS = f"""
 CREATE OR REPLACE TEMP TABLE bin_calls AS
 SELECT {{place}} AS bin, comm, syscall,
@@ -65,7 +65,7 @@ WITH kept AS (
 SELECT bin, call.* FROM kept
 """
 
-# The largest part of each of them. Calls that are not in waited were on the CPU all the time.
+# The largest part of each slow call. Calls that are not in ``waited`` were always on the CPU.
 _MOSTLY = f"""
 WITH parts AS (
     SELECT s.tid, s.seq, s.ts_ns, w.cause, sum(w.dur_ns) AS ns FROM bin_slowest s
@@ -91,7 +91,7 @@ UNION ALL SELECT 'frozen', ts_ns, ts_ns + dur_ns FROM named_waits
 WHERE shown AND placed AND cause = 'frozen'
 """
 
-# How much of a bin a mark covers: what overlaps counts once, and in every bin that it reaches.
+# How much of a bin a mark covers: overlaps count once; an event counts in every bin it reaches.
 _COVERED = f"""
 WITH once AS ({one_at_a_time("marks", "mark", "mark")}), cut AS (
     SELECT mark, from_ns, to_ns, unnest(range({{first}}, {{last}} + 1)) AS bin FROM once
@@ -118,12 +118,12 @@ class Moment:
 
 @dataclass(frozen=True)
 class Mark:
-    """What one of ``MARKS`` did in each bin.
+    """The events of one of ``MARKS`` in each bin.
 
     Attributes:
-        begun: How many began in it.
-        covered_ns: How much of it they cover, each instant once.
-        longest_ns: The longest that began in it.
+        begun: Number of events that began in the bin.
+        covered_ns: Part of the bin that the events cover, each instant counted once.
+        longest_ns: Length of the longest event that began in the bin.
     """
 
     begun: list[int]
@@ -148,9 +148,9 @@ class Bins:
         n: Number of bins.
         levels: Lengths of calls, lowest first: level k is from 10^(k/4) to 10^((k+1)/4) ns.
         counts: Calls by level and bin, without those for locks between programs.
-        programs: By name, most time without waits for other programs first, at last ``OTHERS``.
-        slowest: For each bin its slowest calls, likewise without those for locks.
-        marks: By name in ``MARKS``; one that never happened is left out.
+        programs: By name, the most time (without waits for other programs) first, ``OTHERS`` last.
+        slowest: The slowest calls of each bin, without lock calls, too.
+        marks: By name in ``MARKS``; a mark without events is left out.
     """
 
     bin_ns: int
@@ -215,7 +215,7 @@ def in_bins(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], most: int =
 
 
 def _length(span_ns: int, most: int) -> int:
-    """Return the shortest bin of 1, 2 or 5 times a power of ten that makes few enough of them."""
+    """Return the shortest bin (1, 2 or 5 times a power of ten) that gives at most ``most`` bins."""
     bin_ns = SHORTEST_NS
     for factor in _FACTORS * 20:
         if span_ns <= bin_ns * most:

@@ -1,8 +1,8 @@
-"""Commit time charged back to who caused it: processes, mailboxes and calls.
+"""Commit time charged back to its causes: processes, mailboxes and calls.
 
-A commit is done by a kernel thread, or by the one caller who happened to come first, on behalf
-of everybody. It is charged to the call that triggered it. One that no recorded call triggered (a
-timer, a task that is not recorded) is not charged to anybody, and listed by what is known.
+A kernel thread, or the caller that came first, does a commit on behalf of all. The commit is
+charged to the call that triggered it. A commit that no recorded call triggered (but a timer, or a
+task that is not recorded) is charged to no process, and listed by what is known of it.
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ FROM triggers t LEFT JOIN calls c ON c.commit_id = t.commit_id AND c.n = 1
 LEFT JOIN named n USING (path_id)
 """
 
-# Thread ids and numbers may be given out again; a trigger is at it shortly before its commit.
+# Thread ids and call numbers may be reused; the trigger is in its call shortly before the commit.
 _SAME_CALL = (
     "s.tid = t.trigger_tid AND s.seq = t.trigger_seq AND s.pid = t.trigger_pid "
     "AND s.ts_ns <= t.to_ns AND s.ts_ns + s.dur_ns >= t.ts_ns - 1000000000"
 )
 
-# All that is charged, in so few rows that it may be summed up again in several ways.
+# All charges, in so few rows that they can be summed up again in several ways.
 _CHARGES = """
 CREATE OR REPLACE TEMP TABLE charges AS
 WITH waited AS (
@@ -69,7 +69,7 @@ SELECT CAST(sum(n) AS BIGINT), CAST(sum(commit_ns) AS BIGINT), CAST(sum(own_ns) 
     CAST(sum(others_ns) AS BIGINT), CAST(sum(n_others) AS BIGINT), {who}
 FROM charges GROUP BY ALL ORDER BY {order}
 """
-# The columns are n, commit_ns, own_ns, others_ns, n_others, then one or four that say who.
+# The columns are n, commit_ns, own_ns, others_ns, n_others, then one or four that name the group.
 _THE_PID = "CASE WHEN min(pid) = max(pid) THEN min(pid) END"
 _BY_COST = "2 DESC, 1 DESC, 6"
 _BY_OTHERS = "4 DESC, 3 DESC, 1 DESC, 6"
@@ -98,9 +98,9 @@ class Blame(Charge):
     """Commits charged to what triggered them.
 
     Attributes:
-        comm: Process name, or in brackets what is known instead: "(timer)", "(checkpoint)".
-        pid: Process, None in tables that do not tell processes of one name apart.
-        syscall: The triggering call, "-" if unknown or not told apart.
+        comm: Process name, or another trigger in brackets: "(timer)", "(checkpoint)".
+        pid: Process, None in tables that sum up processes of one name.
+        syscall: The triggering call, "-" if it is unknown or the table sums over calls.
         path_class: The kind of file it was made on, likewise.
     """
 
@@ -112,22 +112,23 @@ class Blame(Charge):
 
 @dataclass(frozen=True)
 class MailboxBlame(Charge):
-    """Commits charged to the mailbox or queue whose files were synced; "-" is none."""
+    """Commits charged to the mailbox or queue whose files were synced; "-" for other files."""
 
     mailbox: str
 
 
 @dataclass(frozen=True)
 class BlameTable:
-    """Where the time of all commits is charged to; ``charged_ns + uncharged_ns`` is all of it.
+    """The time of all commits by what it is charged to; ``charged_ns + uncharged_ns`` is all of it.
 
     Attributes:
         commit_ns: Sum of the lengths of all commits.
-        charged_ns: Of those that a recorded call triggered; ``uncharged_ns`` of the others.
+        charged_ns: The same of commits that a recorded call triggered; ``uncharged_ns`` of the
+            others.
         by_call: By process name, call and kind of file, others' longest wait first.
         by_program: By process name, most commit time first; pid if it was one process.
         by_process: By process, most commit time first.
-        by_mailbox: By mailbox or queue, most commit time first; "-" is no file of a mailbox.
+        by_mailbox: By mailbox or queue, most commit time first; "-" for other files.
 
     The commit times of each of the four lists sum to ``commit_ns``.
     """
@@ -142,7 +143,7 @@ class BlameTable:
 
 
 def name_triggers(con: duckdb.DuckDBPyConnection) -> None:
-    """Create ``commit_triggers``: for each commit the call that triggered it, if one did."""
+    """Create ``commit_triggers``: for each commit the call, if any, that triggered it."""
     con.execute(
         _TRIGGERS.format(
             same_call=_SAME_CALL,
@@ -159,7 +160,7 @@ def charge_commits(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def sum_charges(con: duckdb.DuckDBPyConnection) -> BlameTable:
-    """Sum the time of commits up, by who caused it (needs ``charges``)."""
+    """Sum up the time of commits by what caused it (needs ``charges``)."""
     ((commit_ns, charged_ns, uncharged_ns),) = con.execute(
         "SELECT CAST(coalesce(sum(commit_ns), 0) AS BIGINT), "
         "CAST(coalesce(sum(commit_ns) FILTER (charged), 0) AS BIGINT), "

@@ -1,8 +1,8 @@
-"""Block requests: their sizes, order, times in queue and device, and what the writes were.
+"""Block requests: their sizes, order, times in queue and device, and the kinds of writes.
 
-A request is known by the flags that it was made with. What a filesystem writes as metadata and
-waits for is its journal or log, and blocks that a call wrote itself; metadata that nobody waits for
-is written later. A device that lies on another has its requests twice, once on each.
+The flags of a request show its kind. Metadata that a filesystem writes synchronously is its journal
+or log, or blocks that a call wrote itself; metadata that nothing waits for is written later.
+Requests of a device that lies on another appear twice, once on each.
 """
 
 from dataclasses import dataclass, field, fields
@@ -56,10 +56,10 @@ _CALLS = f"""
 SELECT CAST(coalesce(sum(ret), 0) AS BIGINT) FROM syscalls
 WHERE ret > 0 AND syscall IN {(*SYSCALL_CLASSES["write"], "copy_file_range")}
 """
-# With PREFLUSH a request is inserted again when the cache was flushed: its time says that. The
-# letter stands before that of the operation.
+# A request with PREFLUSH is inserted again after the cache flush, which its time shows. The letter
+# F stands before that of the operation.
 _WHAT = "CASE WHEN op = 'write' AND rwbs LIKE 'F%' THEN 'write after a flush' ELSE op END"
-# A stage that was not seen takes no time: the next one begins where the one before ended.
+# A stage that was not recorded takes no time: the next begins where the one before ended.
 _STAGES = f"""
 CREATE OR REPLACE TEMP TABLE stage_times AS
 SELECT dev, what, merged, requeued, c_ns AS all_ns, g AS made_ns, i - g AS inserted_ns,
@@ -86,10 +86,10 @@ class Requests:
     """Requests of one kind on one device; times in ns.
 
     Attributes:
-        dev: The device, major << 20 | minor; ``for_dev`` is what lies on it, if that is known.
+        dev: The device, major << 20 | minor; ``for_dev`` is the device on top of it, if known.
         kind: One of ``LABELS``.
-        follows: Requests that began where the one before, of the same direction, ended.
-        queue_p50_ns: Quantiles; None if there are too few requests to say.
+        follows: Requests whose first sector follows the end of the previous one of that direction.
+        queue_p50_ns: Quantiles; None if there are too few requests for them.
     """
 
     dev: int
@@ -113,13 +113,13 @@ class Requests:
 
     @property
     def device(self) -> str:
-        """Numbers of the device, and of what lies on it."""
+        """Numbers of the device, and of the device on top of it."""
         on = "" if self.for_dev is None else f" for {numbers(self.for_dev)}"
         return f"{numbers(self.dev)}{on}"
 
     @property
     def label(self) -> str:
-        """Its kind in words."""
+        """The kind in words."""
         return LABELS[self.kind]
 
 
@@ -128,8 +128,8 @@ class Stages:
     """Requests of one kind on one device by blktrace's stages; times in ns.
 
     Attributes:
-        what: read, write, write after a flush (the cache's, which it asked for), discard ...
-        n: Complete requests whose Q was seen; ``unseen`` are the others.
+        what: read, write, write after a flush (of the cache, which it asked for), discard ...
+        n: Complete requests whose Q event was recorded; ``unseen`` is the number of the others.
         merged: Bios and requests that were merged into them.
         total_ns: Q to C, summed; ``parts`` of it by ``PARTS`` add up to it exactly.
         p50_ns: Quantiles of Q to C, and of each part; None if there are too few.
@@ -156,13 +156,13 @@ class Stages:
 
 @dataclass(frozen=True)
 class BlockReport:
-    """What the block tables of a trace know.
+    """The contents of the block tables of a trace, in sums.
 
     Attributes:
-        requests: By device and kind; devices on top come first.
-        curves: By device the distributions of queue and device time together, by kind.
+        requests: Sums by device and kind; devices on top come first.
+        curves: Distributions of queue and device time together, by device and kind.
         call_bytes: Bytes that calls wrote.
-        stages: Of recordings with --blktrace.
+        stages: Sums by stage, for recordings with --blktrace.
     """
 
     requests: list[Requests] = field(default_factory=list)
@@ -172,7 +172,7 @@ class BlockReport:
 
     @property
     def top(self) -> list[Requests]:
-        """Requests as filesystems made them: on devices that lie on none that is recorded, too."""
+        """Requests as filesystems made them, that is on the topmost recorded devices."""
         devices = {one.dev for one in self.requests}
         return [one for one in self.requests if one.for_dev not in devices]
 

@@ -1,4 +1,4 @@
-"""Stages that look at calls: what they waited for, for whom, and where."""
+"""Stages that look at calls: what they waited for, which thread had it, and where."""
 
 from spoolscope.analysis.callers import time_callers
 from spoolscope.analysis.claims import find_sleeps

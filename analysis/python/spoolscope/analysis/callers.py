@@ -12,7 +12,7 @@ from spoolscope.analysis.families import Families, Key
 from spoolscope.traces.pathclass import mailbox_sql
 
 LISTED = 200
-"""The rows beyond these are summed up in one."""
+"""Number of rows; those beyond are summed up in one."""
 
 OTHERS = "(others)"
 NO_UNIT, NO_MAILBOX = "(none known)", "(no spool file)"
@@ -58,11 +58,11 @@ class CallerTime:
     """Time of the calls of one process, program, unit, or on one mailbox.
 
     Attributes:
-        name: Whose.
+        name: Name of the process, program, unit or mailbox.
         pid: Process; None in the other tables, and for a program of several.
-        processes: How many made these calls; 0 by mailbox.
-        n: Calls.
-        total_ns: Their time, {cause: ns} in ``causes``, which sums to it.
+        processes: Number of processes that made these calls; 0 by mailbox.
+        n: Number of calls.
+        total_ns: Time of these calls; ``causes`` ({cause: ns}) sums to it.
     """
 
     name: str
@@ -153,7 +153,7 @@ def study_callers(con: duckdb.DuckDBPyConnection, families: Families) -> Callers
 
 
 def _sums(rows: Iterable[tuple[str, int | None, int, str, int, int]]) -> list[CallerTime]:
-    """Return the sums, the largest first; what is beyond ``LISTED`` is one row at the end."""
+    """Return the sums, the largest first; rows beyond ``LISTED`` are one row at the end."""
     found: dict[tuple[str, int | None], CallerTime] = {}
     for name, pid, processes, cause, n, ns in rows:
         if (row := found.get((name, pid))) is None:

@@ -1,6 +1,6 @@
-"""The closed list of causes: what the time of a call can go into, and all that is known of each.
+"""The closed list of causes: what the time of a call can go into, with all facts on each.
 
-Whatever treats causes differently asks their attributes here: a new cause is one entry.
+Code that treats causes differently looks at their attributes here: a new cause is one entry.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,16 +29,16 @@ class Cause:
         label: Short name for tables.
         group: journal, device, read, lock, machine or cpu; one hue in figures.
         meaning: One sentence.
-        objects: What calls wait for, as in "waits for journal commits".
+        objects: The thing that calls wait for, as in "waits for journal commits".
         ink: Its colour and pattern.
-        state: What calls are in, where they do not wait for anything: "running on the CPU".
-        change: The same of a difference, which is ``{time}`` ``{more}`` (more or less).
-        machine: The call was not asleep: SQL on a row of ``syscalls`` that tells how long, ns.
+        state: Activity of calls that do not wait for anything: "running on the CPU".
+        change: The same for a difference, which is ``{time}`` ``{more}`` (more or less).
+        machine: SQL on a row of ``syscalls`` for this time, ns; set if the call was not asleep.
         at_disk: Requests to a disk are under way: the process that keeps it busy is to blame.
         ends_with_request: The wait ends when one request does.
         of_commit: A commit of the journal has to end.
-        of_journal: The journal has to get on with its work: what keeps it from that is to blame.
-        in_commit: What a commit is doing whose thread sleeps for it (``commit_parts.PARTS``).
+        of_journal: The journal has to make progress: what keeps it from that is to blame.
+        in_commit: Activity of a commit whose thread sleeps for this cause (``commit_parts.PARTS``).
         between_programs: A program waits for a program.
         answered: A program of this machine may have to end the wait by its answer.
     """
@@ -61,7 +61,7 @@ class Cause:
 
     @property
     def doing(self) -> str:
-        """What calls do meanwhile, e.g. "waiting for journal commits"."""
+        """What calls do in this cause, e.g. "waiting for journal commits"."""
         return self.state or f"waiting for {self.objects}"
 
 
@@ -325,18 +325,18 @@ def _those(attribute: str) -> tuple[str, ...]:
 
 BETWEEN_PROGRAMS = _those("between_programs")
 """Waits of programs for programs. Postfix processes idle in a file lock for minutes, a parent in
-vfork for as long as its child needs to run a program, and the work of the other one counts in its
-own calls: these waits are recorded, summed and listed, but not charged to the filesystem in
-headlines, drawings and comparisons."""
+vfork until its child runs a program, and the other program's work counts in its own calls. So these
+waits are recorded, summed and listed, but not charged to the filesystem in headlines, drawings and
+comparisons."""
 
 MACHINE = {name: CAUSES[name].machine for name in ("cpu", "steal", "runq", "preempt")}
-"""What of a call was not asleep, and how its row tells (SQL); older traces know of no steal."""
+"""Causes in which a call is not asleep, with SQL for their time; older traces have no steal."""
 
 BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in MACHINE and c != "unexplained")
 """Causes that a rule may give."""
 
 JOURNAL_WAITS, JOURNAL_WORK = _those("of_commit"), _those("of_journal")
-"""Causes of a wait that is a wait for a commit; for a commit or for room in the journal."""
+"""Causes of a wait for a commit; causes of a wait for a commit or for room in the journal."""
 
 AT_DISK, ENDS_WITH_REQUEST = _those("at_disk"), _those("ends_with_request")
 

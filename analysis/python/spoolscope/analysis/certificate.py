@@ -12,10 +12,11 @@ class Certificate:
     """The certificate of the least faithful run of a candidate.
 
     Attributes:
-        candidate: Its name; rounds are its runs, faithful those that met every goal.
-        data: As in its run.json.
-        missed: Names of the goals that one of its runs missed; "accident" if tasks died, or waits
-            were given up.
+        candidate: Name of the candidate; rounds is its number of runs, faithful of them met every
+            goal.
+        data: The certificate as in run.json.
+        missed: Names of the goals that any run missed; "accident" if tasks died, or waits were
+            given up.
     """
 
     candidate: str
@@ -26,12 +27,12 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """faithful, unfaithful or untimed."""
+        """The verdict: faithful, unfaithful or untimed."""
         return self.data.verdict
 
     @property
     def sentences(self) -> list[str]:
-        """Why it is not faithful; or what it is."""
+        """Sentences on why the run is not faithful, or what it is."""
         if reasons := [f"{reason}." for reason in self.data.reasons]:
             return reasons
         if self.verdict == "untimed":
@@ -54,7 +55,7 @@ def certificates(runs: Sequence[Run]) -> list[Certificate]:
 
 
 def faithful_runs(runs: Sequence[Run]) -> tuple[int, int] | None:
-    """Return how many runs met every goal, and of how many; None where no time was to be kept."""
+    """Return the number of faithful runs and of all runs; None if no pace was to be kept."""
     given = [one for one in certificates(runs) if one.verdict != "untimed"]
     return (sum(one.faithful for one in given), sum(one.rounds for one in given)) if given else None
 

@@ -1,9 +1,9 @@
-"""Who may be to blame for a sleep: claims, from what the recorder saw of locks, journals and disks.
+"""Possible culprits of a sleep: claims, from recorded events of locks, journals and disks.
 
-A claim says that during an interval of a sleep some thread had what the sleeper waited for. Its
-layer is how directly: who held the very lock; whose handle or data a commit waited for; who asked
-for the commit; whose request kept the disk busy; at last, who woke the sleeper. Within a layer the
-claims of one sleep do not overlap.
+A claim states that during an interval of a sleep some thread had what the sleeper waited for. Its
+layer ranks how direct that is: the thread held the very lock; a commit waited for its handle or
+data; it asked for the commit; its request kept the disk busy; last, it woke the sleeper. Within a
+layer the claims of one sleep do not overlap.
 """
 
 import duckdb
@@ -23,10 +23,10 @@ MECHANISMS = (
     "waker",
     "cpu",
 )
-"""How a culprit kept its victim waiting: it held the contended lock; the file lock; a handle of
-the transaction that had to be closed; it wrote the data that a commit had to write first; it asked
-for the commit; its request was the oldest at the disk; it did what the victim was woken by; it had
-the CPU that the victim was ready for (see ``cpu_holders``, which needs no claims)."""
+"""Ways in which a culprit kept its victim waiting: it held the contended lock; the file lock; a
+handle of the transaction that had to be closed; it wrote the data that a commit had to write first;
+it asked for the commit; its request was the oldest at the disk; it woke the victim; it had the CPU
+that the victim was ready for (see ``cpu_holders``, which needs no claims)."""
 
 HOW = {
     "lock_holder": "held by",
@@ -38,7 +38,7 @@ HOW = {
     "waker": "until woken by",
     "cpu": "on a CPU that was with",
 }
-"""How a sentence goes on with the culprit, by mechanism."""
+"""The words before the culprit's name in a sentence, by mechanism."""
 
 N_LAYERS = 6
 LOCK, PHASE, COMMIT, DISK, WAKER, NOBODY = range(N_LAYERS)
@@ -47,7 +47,7 @@ MAX_PASSED_ON = 3
 
 _FILE_LOCKS = ("posix_lock", "flock")
 
-# Every sleep whose cause is known: of the kernel threads that work for the spool, and of calls.
+# Every sleep whose cause is known, of calls and of the kernel threads that work for the spool.
 _KERNEL_SLEEPS = """
 CREATE OR REPLACE TEMP TABLE kernel_sleeps AS
 WITH journals AS (
@@ -75,8 +75,8 @@ SELECT row_number() OVER (ORDER BY from_ns, tid) AS id, * FROM (
 )
 """
 
-# Claims are made for some sleeps at a time: those of the table sleeps, which lie between the
-# variables since and until.
+# Claims are made for a batch of sleeps: the table sleeps, all between the variables since and
+# until.
 _BATCH = """
 CREATE OR REPLACE TEMP TABLE sleeps AS
 SELECT * FROM all_sleeps WHERE id BETWEEN {first} AND {last};
@@ -87,8 +87,8 @@ _MEANWHILE = "from_ns < getvariable('until') AND to_ns > getvariable('since')"
 
 _COLUMNS = "pid, tid, comm, seq, via_tid, mechanism, evidence"
 
-# A lock that was handed on while a thread waited for it: each wait for the same lock that ended
-# meanwhile made that thread the next owner.
+# The owners of a lock while a thread waited for it: each other wait for that lock that ended
+# meanwhile made its thread the next owner.
 _TURNS = f"""
 CREATE OR REPLACE TEMP TABLE lock_turns AS
 WITH held AS (
@@ -127,8 +127,8 @@ SELECT row_number() OVER (ORDER BY t.from_ns, h.tid) AS turn, h.tid AS victim, h
 FROM turns t JOIN held h USING (wait) WHERE t.pid IS NOT NULL
 """
 
-# The kernel lets a request for a file lock wait for another request that waits itself: as long as
-# it did, its own blocker was to blame.
+# The kernel lets a request for a file lock wait behind another waiting request: while that one
+# waited, its own blocker was to blame.
 _PASSED_ON = f"""
 WITH passing AS (
     SELECT * FROM lock_turns WHERE mechanism = 'file_lock'
@@ -175,9 +175,9 @@ INSERT INTO claims SELECT id, {LOCK}, from_ns, to_ns, {_COLUMNS} FROM (
 }))
 """
 
-# A handle that goes on in the next transaction leaves this one without an event: where it has to
-# wait for that is where it let the commit go on. Of what a commit has to write first the process
-# that wrote most since the commit before.
+# A handle that goes on in the next transaction leaves this one without an event: it let the commit
+# go on when it began to wait for that. The data that a commit has to write first is charged to the
+# process that wrote most since the commit before.
 _PHASES = f"""
 CREATE OR REPLACE TEMP TABLE guilty_phases AS
 WITH each AS (
@@ -296,7 +296,7 @@ INSERT INTO claims SELECT id, {DISK}, from_ns, to_ns, {_COLUMNS} FROM (
 )
 """
 
-# A kernel thread that wakes those who wait for its work is no culprit.
+# A kernel thread that wakes the threads that wait for its work is no culprit.
 _WAKER_CLAIMS = f"""
 INSERT INTO claims SELECT id, {WAKER}, from_ns, to_ns, waker_pid, waker_tid, waker_comm,
     waker_seq, waker_tid, 'waker', 'recorded'
@@ -305,7 +305,7 @@ FROM sleeps WHERE waker = 'task' AND waker_tid IS NOT NULL AND waker_tid != tid
     AND waker_tid NOT IN (SELECT tid FROM threads WHERE kind = 'kernel')
 """
 
-# So that what nobody claims is there, too.
+# A claim without a culprit on every sleep, so that unclaimed parts appear, too.
 _NOBODY = f"""
 INSERT INTO claims (id, layer, from_ns, to_ns) SELECT id, {NOBODY}, from_ns, to_ns FROM sleeps
 """
@@ -320,7 +320,7 @@ CREATE OR REPLACE TEMP TABLE claims (
 def find_sleeps(con: duckdb.DuckDBPyConnection) -> None:
     """Create ``all_sleeps``, numbered by ``id`` from 1.
 
-    Also what all claims are made from.
+    Also create the tables from which all claims are made.
     """
     con.execute(_KERNEL_SLEEPS)
     name_limits(con, "kernel_sleeps")

@@ -1,8 +1,8 @@
-"""What commits were doing, instant by instant, and what those who waited for them waited for.
+"""Activity of commits, instant by instant, and of the commits that calls waited for.
 
 ``commit_parts`` divides the length of every commit, exactly, by what it was doing: from the
-phases that the journal tells, from what its thread waited for, and from the requests that this
-thread had sent to the disk. Laid over the waits of calls it divides these, too.
+recorded phases of the journal, from the waits of its thread, and from the requests that this thread
+had sent to the disk. Laid over the waits of calls it divides these, too.
 """
 
 import duckdb
@@ -26,17 +26,16 @@ PARTS = (
     "other",
     "no_commit",
 )
-"""What a commit was doing. ``previous_commit``: an older one had to end first; ``handles``: calls
-that were changing metadata had to end (jbd2's locking, and the like of f2fs and nilfs2);
+"""Activities of a commit. ``previous_commit``: an older one had to end first; ``handles``: calls
+that were changing metadata had to end (jbd2's locking, and similar in f2fs and nilfs2);
 ``batching``: it slept to let others join (btrfs: a jiffy, as long as others come);
-``ordered_data``: file data was written;
-``queue``, ``log_write``: a request of the log was not yet, or was, at the disk; ``cache_flush``:
-the disk emptied its cache; ``no_cpu``: its thread was ready, perhaps to begin, but had no CPU;
-``running``: it had one; ``other``: it waited for something else; ``no_commit``: none was running,
-its thread had not been woken or was done."""
+``ordered_data``: file data was written; ``queue``, ``log_write``: a request of the log was not yet,
+or was, at the disk; ``cache_flush``: the disk emptied its cache; ``no_cpu``: its thread was ready,
+perhaps to begin, but had no CPU; ``running``: it had one; ``other``: it waited for something else;
+``no_commit``: none was running, its thread had not been woken or was done."""
 
 PART = {part: code for code, part in enumerate(PARTS)}
-"""In tables a part is its place in ``PARTS``: there are several rows for each commit."""
+"""Codes of parts in tables, to save memory, as each commit has several rows."""
 
 
 def part_label(part: str) -> str:
@@ -45,17 +44,17 @@ def part_label(part: str) -> str:
 
 
 BATCH = 50_000
-"""Commits that are cut into pieces at a time."""
+"""Number of commits that are cut into pieces at a time."""
 
-# What is claimed of a commit at an instant, by layer: that it runs; its phase; why its thread was
-# not running; what became of its requests.
+# Claims on a commit at an instant, by layer: it runs; its phase; why its thread was not running;
+# the state of its requests.
 N_LAYERS = 7
 COMMIT, PHASE, ABSENCE, FLUSHING, WRITING, QUEUED, EMPTYING = range(N_LAYERS)
 
 LOCKING, ORDERED = 1, 2
 NO_CPU, DATA_SLEEP, FLUSH_SLEEP, LOG_SLEEP, OTHER_SLEEP, BATCHING, HANDLE_SLEEP = range(1, 8)
 
-# The kind of a commit begins as the tracepoints of its filesystem do.
+# The kind of a commit has the prefix of its filesystem's tracepoints.
 _FILESYSTEM = " ".join(
     f"WHEN starts_with(kind, '{begin}') THEN '{kind.type}'"
     for kind in FILESYSTEMS.values()
@@ -77,7 +76,7 @@ SELECT *, kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL
 FROM numbered
 """
 
-# Asked for a commit, the thread of the journal had to get a CPU before it could begin.
+# After the request for a commit, the journal's thread had to get a CPU before it could begin.
 _STARTS = f"""
 CREATE OR REPLACE TEMP TABLE commit_starts AS
 WITH spans AS (
@@ -91,8 +90,8 @@ ASOF JOIN spans c ON c.tid = a.tid AND c.begun_ns >= a.to_ns
 WHERE a.to_ns > c.free_ns
 """
 
-# Log writes and log commits may overlap: a wait is charged to one of them at a time. Of btrfs'
-# only while it works: one that waits for another is as much a victim as its own waiters.
+# Log writes and log commits may overlap: a wait is charged to one of them at a time; to one of
+# btrfs only while it works, as a log commit that waits for another is itself a victim.
 _LEADING = f"""
 CREATE OR REPLACE TEMP TABLE leading_commits AS
 WITH leaders AS (
@@ -143,7 +142,7 @@ _SLEEPING = " ".join(
     if cause.in_commit in _SLEEPS
 )
 
-# What the threads of commits were not running for: no CPU, and what they slept for.
+# Why the threads of commits were not running: no CPU, or the cause of their sleep.
 _ABSENCES = f"""
 CREATE OR REPLACE TEMP TABLE absences AS
 WITH batching AS (
@@ -159,8 +158,8 @@ FROM segments s LEFT JOIN stack_causes k USING (stack_id)
 WHERE s.tid IN (SELECT tid FROM commits WHERE kind != 'xfs_log_write')
 """
 
-# Cutting needs memory, so commits are cut some at a time: those of the table batch, which lie
-# between the variables since and until.
+# Cutting needs memory, so it is done in batches: the table batch, whose commits all lie between the
+# variables since and until.
 _BATCH = """
 CREATE OR REPLACE TEMP TABLE batch AS
 SELECT commit_id, kind, tid, dev, from_ns, to_ns, dur_ns, locking_ns, flushing_ns, logging_ns
@@ -170,7 +169,7 @@ SET VARIABLE until = (SELECT max(to_ns) FROM batch)
 """
 _MEANWHILE = "from_ns < getvariable('until') AND to_ns > getvariable('since')"
 
-# Whoever writes a log of xfs does other work, too: its sleeps say nothing of the log write.
+# The thread that writes an xfs log does other work, too: its sleeps say nothing on the log write.
 _CLAIMS = f"""
 WITH begun AS (
     SELECT commit_id, coalesce(locking_ns, 0) AS locking_ns, coalesce(flushing_ns, 0)
@@ -202,14 +201,14 @@ UNION ALL SELECT * FROM ({
 })
 """
 
-# Of a commit whose thread was not watched, and of log writes, only the requests are known.
+# Only the requests are known of log writes, and of a commit whose thread was not watched.
 _KINDS = """
 SELECT kind = 'xfs_log_write' OR tid NOT IN (SELECT tid FROM watched_threads) AS by_requests,
     kind = 'btrfs_log_commit' AS btrfs_log
 FROM batch ORDER BY commit_id
 """
 
-# Only the last commit that a wait met is divided: those before had to end first.
+# Only the last commit that overlaps a wait is divided: those before had to end first.
 _WAIT_PARTS = f"""
 CREATE OR REPLACE TEMP VIEW wait_parts AS
 WITH doing AS (
@@ -275,7 +274,7 @@ def _cut(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:
 
 
 def _part(held: list[np.ndarray], by_requests: np.ndarray, btrfs_log: np.ndarray) -> np.ndarray:
-    """Return what commits were doing (codes of ``PART``) where these claims held."""
+    """Return the activities of commits (codes of ``PART``) where these claims held."""
     why, phase = held[ABSENCE], held[PHASE]
     requests = {
         "cache_flush": (held[FLUSHING] > 0) | ((held[EMPTYING] > 0) & (held[WRITING] == 0)),

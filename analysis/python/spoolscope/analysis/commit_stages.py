@@ -1,4 +1,4 @@
-"""Stages that look at commits: their parts, the waits for them, and who asked for them."""
+"""Stages that look at commits: their parts, the waits for them, and which calls asked for them."""
 
 from spoolscope.analysis.blame import charge_commits, name_triggers
 from spoolscope.analysis.commit_parts import PARTS, lay_over_waits, number_commits, take_apart

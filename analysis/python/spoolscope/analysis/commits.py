@@ -1,4 +1,4 @@
-"""Journal commits: how long they took and why, and what the waits for them waited for."""
+"""Journal commits: their lengths and causes, and what they did while calls waited for them."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -54,16 +54,16 @@ ORDER BY c.dur_ns DESC, c.ts_ns
 
 @dataclass(frozen=True)
 class CommitKind:
-    """The commits of one kind: how many, how long, and by whom.
+    """The commits of one kind: their number and lengths, and how many have a known trigger.
 
     Attributes:
         kind: jbd2_commit, xfs_log_write, ...: as in the table ``commits``.
         n: Number of commits.
-        trigger_named: How many have a known trigger (a call, a timer, a checkpoint).
+        trigger_named: Number of commits with a known trigger (a call, a timer, a checkpoint).
         total_ns: Sum of their lengths; p50_ns and max_ns the median and the longest.
         locking_ns: Sum over the phase, None if the kind has no phases; likewise the next two.
         blocks_mean: Mean of blocks (jbd2) or bytes (xfs) written, None if unknown.
-        parts: What they were doing, {part of ``PARTS``: ns}; sums to ``total_ns``.
+        parts: Time by activity, {part of ``PARTS``: ns}; sums to ``total_ns``.
     """
 
     kind: str
@@ -84,13 +84,13 @@ class Commit:
     """One commit taken apart.
 
     Attributes:
-        at_ns: When it began, since the recording did; its length is ``dur_ns``.
+        at_ns: Its begin, since that of the recording; its length is ``dur_ns``.
         comm: Process that triggered it, or "(timer)" and the like; pid, syscall, path and
             path_class of the triggering call, None or "-" if there was none.
         stack: Kernel stack of the trigger, innermost first, empty if unknown.
         locking_ns: Length of the phase in real time, None if the kind has none; likewise the
             next two.
-        parts: What it was doing, {part: ns}; sums to ``dur_ns``.
+        parts: Time by activity, {part: ns}; sums to ``dur_ns``.
         meta_bytes: Bytes of metadata and log that its thread wrote meanwhile; data_bytes of data.
         handles: Open handles it had to wait for, None if unknown; the last one was held by
             holder_comm, holder_pid.
@@ -125,9 +125,9 @@ class CommitReport:
 
     Attributes:
         n: Number of commits; trigger_named of them have a known trigger.
-        kinds: By kind.
-        waits: What commits were doing while calls waited for them, {filesystem: {part: ns}};
-            sums to these waits (``causes.JOURNAL_WAITS``).
+        kinds: Sums by kind.
+        waits: Activity of commits while calls waited for them, {filesystem: {part: ns}}; sums to
+            these waits (``causes.JOURNAL_WAITS``).
         longest: The longest commits, each taken apart.
         charges: Their time, charged to processes, mailboxes and calls.
     """
@@ -141,7 +141,7 @@ class CommitReport:
 
     @property
     def blame(self) -> list[Blame]:
-        """Commits by triggering call, the one for which others waited longest first."""
+        """Commits by triggering call; the call that made others wait longest is first."""
         return self.charges.by_call
 
 
@@ -175,7 +175,7 @@ def _longest(con: duckdb.DuckDBPyConnection, start_ns: int) -> list[Commit]:
 
 
 def _asking(frames: Frames) -> Frames:
-    """Return who asked: a stack without the frames of the waking by which it was recorded."""
+    """Return the asker's stack without the frames of the wakeup at which it was recorded."""
     said = telling(frames)
     first = next((n for n, frame in enumerate(said) if not _WAKING.search(frame)), len(said))
     return said[first:]

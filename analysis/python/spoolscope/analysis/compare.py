@@ -1,4 +1,4 @@
-"""Compare the candidates of a replay: which is faster, by how much, why, and how sure."""
+"""Compare the candidates of a replay: which is faster, by how much, why, how surely."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -54,14 +54,14 @@ class Candidate:
             primary ones is geometric, as those of ratios are.
         causes: {cause: ns}, mean over the recorded runs; empty if no run was recorded.
         table: The same by family of calls.
-        fidelity: How true its runs were.
+        fidelity: Fidelity of its runs.
         makespan_ns: Mean time from the first to the last call.
-        strangers_ns: Time that its calls waited for a CPU which a program had that is no part of
-            the replay, mean over the recorded runs; it is neither in ``causes`` nor in ``table``.
-        directories: Of its runs.
-        life: What mkfs, filling, check, removal and so on took, by the keys of ``MEASURES``.
-        damage: What the check of its filesystem found, None if nothing.
-        durability: "same" as usual, or what is weaker and why.
+        strangers_ns: Time that its calls waited for a CPU used by a program outside the replay,
+            mean over the recorded runs; it is neither in ``causes`` nor in ``table``.
+        directories: Directories of its runs.
+        life: Costs of mkfs, filling, check, removal and so on, by the keys of ``MEASURES``.
+        damage: Damage that the check of its filesystem found, or None.
+        durability: "same" if as usual, else what is weaker and why.
     """
 
     name: str
@@ -86,17 +86,17 @@ class Comparison:
     """The answer of ``compare``.
 
     Attributes:
-        replay: What was read.
+        replay: The replays that were read.
         candidates: By name, the fastest first.
-        reference: What the others are compared with: the one that the replay was given, else the
-            filesystem recorded on, else the first.
+        reference: The candidate that the others are compared with: the one given to the replay,
+            else the recorded filesystem, else the first.
         n_calls: Calls compared, the same on every candidate, file locking left out.
         pairs: Every other candidate against the reference.
         kernels: Candidates on newer kernels against the same ones on the oldest, if runs of several
             filesystems were made on several.
         verdict: The answer in words.
-        own: The replay of the recorded filesystem, held against the recording itself; None if no
-            candidate is that, or it cannot be told.
+        own: The replay on the recorded filesystem, compared with the recording itself; None if no
+            candidate is that filesystem, or the types are not known.
     """
 
     replay: Replay
@@ -110,7 +110,7 @@ class Comparison:
 
     @property
     def other_durability(self) -> dict[str, str]:
-        """How the durability of candidates differs from the reference's, by name."""
+        """Difference of each candidate's durability to the reference's, by name."""
         return beside({n: c.durability for n, c in self.candidates.items()}, self.reference)
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def compare(
 
     Args:
         outputs: Directories that replays wrote.
-        reference: Candidate to hold the others against.
+        reference: Candidate with which the others are compared.
         progress: Called with a sentence and the fraction done.
         trace: The replayed trace, if it is no longer where it was beside the replay.
 
@@ -191,11 +191,12 @@ def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None)
         return wanted
     asked = replay.header.reference
     for name in ranked:
-        if asked is not None and name.split(" ")[0] == asked:  # without what it left out
+        if asked is not None and name.split(" ")[0] == asked:  # without the left-out part
             return name
     spools = replay.trace.meta.get("spools", []) if replay.trace else []
     recorded_on = {spool.get("fstype") for spool in spools}
-    # The oldest kernel is the reference of a filesystem on several: what did the update do?
+    # If a filesystem was replayed on several kernels, the oldest is the reference: this shows what
+    # the update did.
     by_age = sorted(replay.runs, key=lambda run: age_of_kernel(run.result))
     names = [run.candidate for run in by_age]
     return next((name for name in names if ranked[name].fstype in recorded_on), names[0])

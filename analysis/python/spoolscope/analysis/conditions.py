@@ -1,4 +1,4 @@
-"""What replays were made under: only those made alike are compared."""
+"""The conditions of replays: only replays made under the same conditions are compared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.results import ReplayResult, RunResult
 
 ORIGINAL = "original"
-# No option of replay by their own names.
+# These fields are not options of replay under the same names.
 _UNASKED = ("recorded", "accelerator")
 _SAID = {"accelerator": "machine booted for it"}
 AS_IT_WAS, COLD, RECORDED = "as it was", "cold", "recorded"
@@ -19,17 +19,18 @@ AS_IT_WAS, COLD, RECORDED = "as it was", "cold", "recorded"
 
 @dataclass(frozen=True)
 class Conditions:
-    """What one replay was asked for, the same for all its runs; defaults are the replayer's.
+    """The settings of one replay, the same for all its runs; defaults are the replayer's.
 
     Attributes:
-        pace: How calls are timed; order what they wait for; cache what is in memory at the start.
-        age: How many times the room of an image was written before; None if it was not aged.
-        seed: Of that and of the times that copies of users begin at; None where there is neither.
+        pace: Timing of calls; order: the calls that each waits for; cache: content of memory at the
+            start.
+        age: Data written before the fixture, in multiples of the image's room; None if not aged.
+        seed: Seed of the ageing and of the start times of user copies; None without both.
         compressible: Per cent of the data; duplicate: per cent of the files.
-        realtime: Whether tasks had real-time priority.
-        recorded: Whether runs are recorded, which slows them down; None if that is not told.
-        workers: Whether jobs are kept for the recorded process, or go to a pool.
-        accelerator: What ran the instructions of a machine booted for it; empty if none was.
+        realtime: True if tasks had real-time priority.
+        recorded: True if runs are recorded, which slows them down; None if unknown.
+        workers: Assignment of jobs: to the recorded process ("own"), or to a pool.
+        accelerator: Executor of the booted machine's instructions; empty if none was booted.
     """
 
     pace: str = ORIGINAL
@@ -46,7 +47,7 @@ class Conditions:
 
     @classmethod
     def of(cls, header: ReplayResult) -> Self:
-        """Return those of a replay.json."""
+        """Return the conditions of a replay.json."""
         run = header.runs[0]
         age = run.age
         # The order of candidates follows from it too, but changes no run.
@@ -66,7 +67,7 @@ class Conditions:
         )
 
     def options(self) -> list[str]:
-        """Return the words that ask the verb replay for them, defaults left out."""
+        """Return the options of the verb replay that set these conditions, defaults left out."""
         words = []
         for condition in fields(self):
             value = getattr(self, condition.name)
@@ -76,14 +77,14 @@ class Conditions:
 
 
 def _cache(header: ReplayResult, run: RunResult) -> str:
-    """Return what was asked for; a directory, whose caches nothing empties, is as it was."""
+    """Return the requested cache setting, also for a directory, whose caches are not emptied."""
     if run.cache != AS_IT_WAS:
         return run.cache
     return header.asked.cache if header.asked else COLD
 
 
 def caches_at_begin(header: ReplayResult) -> str:
-    """Say in a sentence what was in memory when the runs of a replay.json began."""
+    """Return a sentence on what was in memory when the runs of a replay.json began."""
     run = header.runs[0]
     asked, cached = _cache(header, run), run.cached
     if run.cache == AS_IT_WAS:
@@ -108,7 +109,7 @@ def _word(value: object) -> str:
 def check_alike(outputs: Sequence[Path], headers: Sequence[ReplayResult]) -> None:
     """Refuse replays made under different conditions: their runs must not be pooled.
 
-    What was left out on purpose may differ: that is another candidate.
+    Calls left out on purpose may differ: each choice is another candidate.
 
     Raises:
         SpoolscopeError: they differ.

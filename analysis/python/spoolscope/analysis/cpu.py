@@ -1,7 +1,7 @@
-"""What calls did on the CPU: samples by class, beside the exact total.
+"""CPU time of calls by class, estimated from samples, beside the exact total.
 
-The recorder looks at every CPU ``sample_hz`` times a second and keeps the kernel stack of
-whoever is in a call. The exact time on the CPU comes from switches; samples only divide it.
+The recorder looks at every CPU ``sample_hz`` times a second and keeps the kernel stack if the
+thread is in a call. The exact time on the CPU comes from switches; samples only divide it.
 """
 
 from collections import Counter
@@ -38,7 +38,8 @@ CPU_CLASSES: dict[str, Cause] = {
     "tracing": Cause("tracing", "cpu", "This recording, and other tracing."),
     "other": Cause("other", "cpu", "No rule knows the stack."),
 }
-"""What a call can be doing on the CPU. Exclusive; in the order in which tables show them."""
+"""Classes of work that a call does on the CPU, exclusive, in the order in which tables show
+them."""
 
 _Z95 = 1.959963984540054
 
@@ -49,7 +50,7 @@ class CpuClass:
 
     Attributes:
         name: A key of CPU_CLASSES.
-        samples: How many were of it.
+        samples: Number of samples of this class.
         share: Part of all samples.
         low: Lower end of the 95 % interval of the share (Wilson).
         high: Upper end.
@@ -72,9 +73,9 @@ class CpuReport:
         hz: Samples a second and CPU that were asked for.
         samples: Samples within calls.
         exact_ns: Time of all calls on the CPU, from switches, without what the host took away.
-        stolen_ns: Time for which the host had taken the CPU away from them. A sample that was due
-            meanwhile comes at the end of it, once.
-        sampled_ns: The same by samples alone.
+        stolen_ns: Time for which the host had taken the CPU away from calls. A sample that is due
+            during that time comes at its end, once.
+        sampled_ns: Time of calls on the CPU, by samples alone.
         error: Standard error of sampled_ns, as a share of it; None without samples.
         classes: By class, the largest first; their ns sum to exact_ns.
         by_syscall: {call: {class: samples}}.
@@ -93,14 +94,14 @@ class CpuReport:
 
     @property
     def deviation(self) -> float:
-        """By what part of the exact time the sampled one is longer, 0 where nothing was exact."""
+        """The sampled time less the exact time, as a part of the exact time; 0 if that is 0."""
         return self.sampled_ns / self.exact_ns - 1 if self.exact_ns else 0.0
 
     @property
     def agrees(self) -> bool:
-        """Tell whether samples and switches agree within four standard errors and 3 %.
+        """True if samples and switches agree within four standard errors and 3 %.
 
-        What the host took away may count in the samples, or not.
+        Time that the host took away may or may not be in the samples.
         """
         allowed_ns = (4 * (self.error or 1.0) + 0.03) * self.exact_ns
         beyond = self.sampled_ns - self.exact_ns

@@ -1,4 +1,4 @@
-"""Who had the CPU that others waited for: the recorder names one thread for each such wait."""
+"""Processes that had the CPU that others waited for; the recorder names a thread for each wait."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
@@ -8,7 +8,8 @@ import duckdb
 
 from spoolscope.analysis.families import Families, Group, Key, grouped, narrowest
 
-# A row of segments is one wait for a CPU; what of it the thread named had that CPU is the edge.
+# A row of segments is one wait for a CPU; the edge is the part of it in which the named thread had
+# that CPU.
 _CPU_WAITS = """
 CREATE OR REPLACE TEMP TABLE cpu_waits AS
 WITH held AS (
@@ -46,7 +47,7 @@ SELECT id, from_ns, to_ns, held_pid AS culprit_pid, held_tid AS culprit_tid,
 FROM cpu_waits
 """
 
-# Processes that had the CPU which each process waited for in its calls.
+# For each process: the processes that had the CPU for which its calls waited.
 _HELD = """
 SELECT s.held_pid, s.held_comm, c.pid, c.comm, c.syscall,
     CASE s.state WHEN 'runq' THEN 'runq' ELSE 'preempt' END AS cause,
@@ -56,20 +57,20 @@ WHERE s.held_ns > 0 AND c.shown GROUP BY ALL
 """
 
 RECORDER = ("spoolscope", "spoolscope-reco")
-"""Names of the recording's own threads, as the kernel cuts them: theirs is measurement."""
+"""Names of the recorder's own threads, as the kernel truncates them: their time is measurement."""
 REPLAYER = "spoolscope-repl"
 _OURS = (*RECORDER, REPLAYER)
 
 
 @dataclass(frozen=True)
 class CpuHolder:
-    """Processes that had, longest of all, the CPUs that calls of others waited for.
+    """The processes that had for the longest time the CPUs that calls of others waited for.
 
     Attributes:
-        who: They in words; ``name`` is only their name.
-        ns: Time that calls of others, of those shown, waited for a CPU which they had meanwhile.
-        syscall: The call that waited longest for them; syscall_ns how long.
-        outside_ns: Time of all calls of others.
+        who: The processes in words; ``name`` is only their name.
+        ns: Time that shown calls of others waited for a CPU which these processes had.
+        syscall: The kind of call that waited longest for them, in sum; syscall_ns that sum.
+        outside_ns: Time of all shown calls of others.
     """
 
     who: str
@@ -81,13 +82,13 @@ class CpuHolder:
 
     @property
     def share(self) -> float:
-        """Part of the time of others that was waiting for these CPUs."""
+        """Share of the others' call time that was spent waiting for these CPUs."""
         return min(1.0, self.ns / self.outside_ns) if self.outside_ns > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class Held:
-    """Waits of one process, in one call, for a CPU that another process had: their sum."""
+    """Sum of one process's waits, in one kind of call, for a CPU that another process had."""
 
     holder: Key
     victim: Key
@@ -97,9 +98,9 @@ class Held:
 
 
 def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
-    """Add waits for a CPU to ``all_sleeps``, by ids above, and who had it to ``sleep_pieces``.
+    """Add waits for a CPU to ``all_sleeps``, numbered after ``above``, and to ``sleep_pieces``.
 
-    They are no sleeps: whatever else a thread had then, the CPU is what was waited for.
+    They are no sleeps: a thread that is ready waits for the CPU and nothing else.
     """
     con.execute(_CPU_WAITS.format(above=above))
     con.execute(_SLEEPS)
@@ -107,7 +108,7 @@ def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
 
 
 def held_cpus(con: duckdb.DuckDBPyConnection) -> list[Held]:
-    """Return who had the CPUs that calls waited for (needs ``waited``)."""
+    """Return the processes that had the CPUs that calls waited for (needs ``waited``)."""
     return [
         Held((pid, comm), (victim, name), syscall, cause, ns)
         for pid, comm, victim, name, syscall, cause, ns in con.execute(_HELD).fetchall()
@@ -117,11 +118,11 @@ def held_cpus(con: duckdb.DuckDBPyConnection) -> list[Held]:
 def taken_by_strangers(
     held: Iterable[Held], families: Families, callers: Container[int]
 ) -> dict[str, dict[str, int]]:
-    """Return {call: {cause: ns}} of waits for a CPU that nobody had on behalf of these calls.
+    """Return {call: {cause: ns}} of waits for a CPU that a program outside these calls had.
 
     Args:
-        held: All waits for a CPU that somebody had.
-        families: Where processes belong: the kernel's threads work for the calls.
+        held: All waits for a CPU whose holder is known.
+        families: Groups of each process: kernel threads work for the calls.
         callers: The processes that made the calls.
     """
     found: dict[str, dict[str, int]] = {}
@@ -134,20 +135,20 @@ def taken_by_strangers(
 
 
 def measurement_ns(held: Iterable[Held]) -> int:
-    """Return the time that calls waited for a CPU which the recording had."""
+    """Return the time that calls waited for a CPU which the recorder had."""
     return sum(one.ns for one in held if one.holder[1] in RECORDER)
 
 
 def worst_holder(
     held: Iterable[Held], families: Families, times: Mapping[Key, int]
 ) -> CpuHolder | None:
-    """Return who held up calls of others longest by having their CPU; None if nobody did.
+    """Return the processes that held up calls of others longest by having their CPU, or None.
 
-    Calls that wait for others of their own name are too many for the CPUs, which is no culprit.
+    Calls that wait for processes of their own name show that there are too few CPUs, not a culprit.
 
     Args:
         held: All such waits.
-        families: Where processes belong.
+        families: Groups of each process.
         times: Time of the calls that are shown, by process.
     """
     charges: Counter[Key] = Counter()

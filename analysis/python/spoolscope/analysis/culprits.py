@@ -1,9 +1,9 @@
-"""Victims and culprits: who kept whom waiting, for how long, and how; chains of it.
+"""Victims and culprits: which thread made which call wait, for how long and how; their chains.
 
 Every instant of a sleep is charged to the most direct claim on it (see ``claims``), and of a wait
 for a CPU to the thread that had it, so the edges of one victim never overlap and add up to at most
-the time it was off the CPU. An edge's culprit was
-perhaps waiting itself: the chain follows it, up to ``MAX_HOPS``.
+the time it was off the CPU. If the culprit of an edge was itself waiting, the chain follows that,
+up to ``MAX_HOPS``.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from spoolscope.traces.output import place_of
 
 MAX_HOPS = 4
 BATCH = 200_000
-"""Sleeps that are charged at a time."""
+"""Number of sleeps that are charged at a time."""
 
 _NO_PIECES = """
 CREATE OR REPLACE TEMP TABLE sleep_pieces (
@@ -32,7 +32,7 @@ CREATE OR REPLACE TEMP TABLE sleep_pieces (
     evidence VARCHAR)
 """
 
-# Who is claimed to be to blame, as numbers.
+# The claimed culprits, as numbers.
 _CLAIMS = f"""
 SELECT rowid AS row, id, layer, from_ns, to_ns, coalesce(tid, -1) AS tid, coalesce(seq, -1) AS seq,
     coalesce(list_position({list(MECHANISMS)}, mechanism), 0) AS mechanism,
@@ -58,15 +58,15 @@ FROM sleep_pieces p JOIN all_sleeps s USING (id)
 WHERE s.shown AND s.seq IS NOT NULL AND p.culprit_tid != s.tid
 """
 
-# When those slept who are to blame for a sleep, or worked for them.
+# Sleeps of culprits, and of threads that worked for them, during the sleeps that they caused.
 _ASLEEP = """
 CREATE OR REPLACE TEMP TABLE asleep AS
 SELECT p.rowid AS piece, s.tid, p.from_ns, p.to_ns FROM sleep_pieces p JOIN all_sleeps s USING (id)
 WHERE s.tid IN (SELECT via_tid FROM sleep_pieces)
 """
 
-# What the culprit of an edge, or the thread that worked for it, slept for meanwhile; also where
-# nobody else is to blame for that.
+# Sleeps of the culprit of an edge, or of the thread that worked for it, during that edge; also
+# sleeps without a further culprit.
 _NEXT_HOP = """
 INSERT INTO hops
 WITH parents AS (
@@ -87,7 +87,7 @@ SELECT (SELECT max(edge_id) FROM hops) + row_number() OVER (ORDER BY from_ns, pa
 FROM whole
 """
 
-# A holder is named by process where the kernel says no more: its call is the one it was in for
+# Where the kernel names only the holder's process, the holder's call is the one that it was in for
 # most of the time. (Not materialized, all calls would be grouped before the few are chosen.)
 _EDGES = """
 CREATE OR REPLACE TEMP TABLE edges AS
@@ -141,10 +141,10 @@ class Culprit:
     Attributes:
         victim: Name of the process that waited, in the call ``victim_call``, for ``cause``.
         mechanism: One of ``claims.MECHANISMS``.
-        culprit: Name of the process that had what it waited for; culprit_pid if it was one only.
-        culprit_call: What it was doing; "-" if it was in no recorded call.
+        culprit: Name of the process that it waited for; culprit_pid if there was only one.
+        culprit_call: The call that it was in; "-" if it was in no recorded call.
         n: Number of edges, ns their length in sum; max_ns of the longest.
-        recorded: Every edge was seen by the recorder; else some are inferred.
+        recorded: True if the recorder saw every edge; else some are inferred.
     """
 
     victim: str
@@ -162,9 +162,9 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Link:
-    """One hop of a chain: who slept, in which call, for what, and who was to blame if not itself.
+    """One hop of a chain: the sleeper, its call, the cause, and the culprit if there is another.
 
-    ``ns`` is the part of the hop before that it slept so.
+    ``ns`` is how much of the hop before it slept for that cause.
     """
 
     comm: str
@@ -180,12 +180,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Origin:
-    """Time that calls waited for others, by what their chains end in.
+    """Time that calls waited for others, by the cause at the end of their chains.
 
     Attributes:
-        cause: What the calls waited for.
-        origin: What the last of those whom they waited for slept for at that very time; the same
-            as ``cause`` where that one did not sleep, or nothing is known of it.
+        cause: Cause of the calls' waits.
+        origin: The cause for which the last culprit of the chain slept at that time; the same as
+            ``cause`` if it did not sleep, or its sleep is not known.
         ns: Time of these waits.
     """
 
@@ -197,8 +197,8 @@ class Origin:
 def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
     """Create the table ``edges``.
 
-    Hop 1 are the edges of calls. A row of a higher hop says what the culprit of its parent slept
-    for meanwhile, and who was to blame for that; its culprit is null where that was nobody else.
+    Hop 1 holds the edges of calls. A row of a higher hop is a sleep of its parent's culprit during
+    that edge, with its cause and culprit; the culprit is null if it is no other thread.
     """
     ((n,),) = con.execute("SELECT count(*) FROM all_sleeps").fetchall()
     con.execute(_NO_PIECES)
@@ -216,7 +216,7 @@ def find_culprits(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _charge(con: duckdb.DuckDBPyConnection) -> None:
-    """Add to ``sleep_pieces`` every instant once; neighbours of the same culprit are one piece."""
+    """Add each instant to ``sleep_pieces`` once; neighbours with one culprit are one piece."""
     claims = con.execute(_CLAIMS).fetchnumpy()
     pieces = layers(claims | {"claim": np.arange(1, len(claims["id"]) + 1)}, N_LAYERS)
     claim = np.select([held > 0 for held in pieces.held], pieces.held) - 1
@@ -240,7 +240,7 @@ def culprits(con: duckdb.DuckDBPyConnection, limit: int = 100) -> list[Culprit]:
     return [Culprit(*row) for row in con.execute(_SUMMARY.format(limit=limit)).fetchall()]
 
 
-# The next hops of an edge never overlap: what they leave of it is where its chain ends.
+# The next hops of an edge never overlap: the chain ends in the parts that they leave uncovered.
 _ORIGINS = """
 WITH RECURSIVE chains AS (
     SELECT edge_id, cause, cause AS origin, to_ns - from_ns AS ns FROM edges WHERE hop = 1

@@ -1,4 +1,4 @@
-"""Processes that had the disk while others waited for it, at the level that holds the share."""
+"""Processes whose requests the disk served while others waited, at the level with the share."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from spoolscope.analysis.services import Turns, Window, disk_turns
 from spoolscope.traces.trace import Trace
 
 LEAST_SHARE = 0.4
-"""A process that had the disk for less of its time does not keep others from it."""
+"""A process with a smaller share of the disk's time does not keep others from the disk."""
 
 _WAITS = f"""
 SELECT dev, ts_ns, dur_ns, pid FROM named_waits
@@ -25,7 +25,7 @@ SELECT DISTINCT parent_dev, dev FROM block_ios WHERE parent_dev IS NOT NULL
 """
 BATCH = 200_000
 _COMM_BITS = 30
-"""A pid and the place of a name, which has so many bits, are one number."""
+"""A process key is one number: the pid, and in so many low bits the index of its name."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,11 @@ class DiskHolder:
     """Processes that belong together, and their part of a disk's time.
 
     Attributes:
-        who: They in words; ``name`` is only their name.
+        who: The processes in words; ``name`` is only their name.
         disk: The disk, major << 20 | minor.
-        n: Their requests, served for ``ns``; the disk was busy for ``busy_ns``.
-        others_ns: Time that calls of others, of those shown, waited for this disk while it served
-            them.
-        outside_ns: Time of all these calls of others.
+        n: Number of their requests, served for ``ns``; the disk was busy for ``busy_ns``.
+        others_ns: Time that shown calls of others waited for this disk while it served these.
+        outside_ns: Time of all shown calls of others.
     """
 
     who: str
@@ -52,7 +51,7 @@ class DiskHolder:
 
     @property
     def share(self) -> float:
-        """Part of the time of others that was waiting for the disk while it served these."""
+        """Share of the others' call time that was spent waiting while the disk served these."""
         return min(1.0, self.others_ns / self.outside_ns) if self.outside_ns > 0 else 0.0
 
 
@@ -63,12 +62,12 @@ def disk_holders(
     times: Mapping[Key, int],
     window: Window = None,
 ) -> list[DiskHolder]:
-    """Return the processes that had much of a disk while others waited for it, the worst first.
+    """Return the processes that used much of a disk while others waited for it, the worst first.
 
     Args:
         con: Needs ``named_waits``.
         trace: The trace.
-        families: Where processes belong.
+        families: Groups of each process.
         times: Time of the calls that are shown, by process.
         window: Only requests that overlap this time, ns since the epoch; None: all.
     """
@@ -105,9 +104,9 @@ def disk_holders(
 
 
 def _large(charges: Counter[Key], families: Families, everybody: Iterable[Key]) -> list[Group]:
-    """Return the groups that had much of a disk, the narrowest first.
+    """Return the groups that used much of a disk, the narrowest first.
 
-    The kernel's threads ask for the disk on behalf of others.
+    Kernel threads are left out: they make requests on behalf of others.
     """
     theirs = {key: ns for key, ns in charges.items() if not families.is_kernel(key)}
     groups = grouped(theirs, families, everybody)
@@ -116,7 +115,7 @@ def _large(charges: Counter[Key], families: Families, everybody: Iterable[Key]) 
 
 
 def _named(large: list["_Served"]) -> Iterator["_Served"]:
-    """Yield of those that hold one another the one to name; ``large`` has the narrowest first."""
+    """Yield the one to name of each set of nested groups; ``large`` has the narrowest first."""
     seen: list[_Served] = []
     for seed in large:
         if any(seed is one for one in seen):
@@ -128,7 +127,7 @@ def _named(large: list["_Served"]) -> Iterator["_Served"]:
 
 
 def _sum(turns: Turns, busy: dict[int, Counter[Key]], numbers: dict[int, Counter[Key]]) -> None:
-    """Add up requests by disk and process; those of a loop device are the same once more."""
+    """Add up requests by disk and process, without those that repeat requests of a loop device."""
     real, length = ~turns.looped, turns.to_ns - turns.from_ns
     who = turns.pid << _COMM_BITS | turns.comm
     for disk in np.unique(turns.disk[real]).tolist():
@@ -143,7 +142,7 @@ def _sum(turns: Turns, busy: dict[int, Counter[Key]], numbers: dict[int, Counter
 
 
 class _Served:
-    """When a disk served a group, and how long others waited then; no two such times overlap."""
+    """Disjoint intervals in which a disk served a group, and how long others waited meanwhile."""
 
     def __init__(self, disk: int, group: Group) -> None:
         self.disk, self.group, self.others_ns = disk, group, 0
@@ -152,12 +151,12 @@ class _Served:
         self._ends: np.ndarray | None = None
 
     def add(self, turns: Turns) -> None:
-        """Add its turns at the disk."""
+        """Add the turns of the group at the disk."""
         theirs = (turns.disk == self.disk) & ~turns.looped & np.isin(turns.pid, self.pids)
         self._parts.append(np.stack([turns.from_ns[theirs], turns.to_ns[theirs]]))
 
     def within(self, from_ns: np.ndarray, to_ns: np.ndarray) -> np.ndarray:
-        """Return for how much of each of some intervals it served them, ns."""
+        """Return how much of each given interval the disk served the group, ns."""
         if self._ends is None:
             self._begins, self._ends = np.concatenate(self._parts, axis=1)
             self._before = np.concatenate([[0], np.cumsum(self._ends - self._begins)])
@@ -165,7 +164,7 @@ class _Served:
         return until
 
     def _until(self, at_ns: np.ndarray) -> np.ndarray:
-        """Return how long it had served them until each of some instants."""
+        """Return how long the disk had served the group until each given instant."""
         assert self._ends is not None
         n = np.searchsorted(self._begins, at_ns, side="right")
         last = np.maximum(n - 1, 0)
@@ -177,7 +176,7 @@ class _Served:
 def _wait(con: duckdb.DuckDBPyConnection, large: list[_Served]) -> None:
     """Add how long calls of other processes waited for the disk while it served each of these.
 
-    A filesystem over several disks has a number of its own: its calls may have waited for any.
+    A filesystem over several disks has an anonymous device number: a call may wait for any disk.
     """
     on = {int(part): int(disk) for part, disk in con.execute(_DISKS).fetchall()}
     for dev, from_ns, dur_ns, pid in _batches(con):

@@ -1,4 +1,4 @@
-"""A trace of disks alone, as import makes it of block traces: what can be said without calls."""
+"""Analysis of a trace of disks alone, without calls, as import makes it of block traces."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ UNTOLD = (
     "no calls. Journal commits, locks and run queues: nothing here tells of them."
 )
 
-# In the order in which the disk got them; a request follows another if it begins where that ends.
+# In issue order; a request follows another if it begins at the sector where that one ends.
 _KINDS = """
 WITH ordered AS (
     SELECT *, lag(sector + bytes // 512) OVER (
@@ -32,7 +32,7 @@ SELECT dev, op, count(*), CAST(sum(bytes) AS BIGINT), CAST(median(bytes) AS BIGI
 FROM ordered GROUP BY dev, op ORDER BY sum(device_ns) DESC, dev, op
 """
 
-# A disk is busy while a request is issued: intervals that overlap are one.
+# A disk is busy while at least one request is issued: overlapping intervals are merged.
 _BUSY = """
 WITH issued AS (
     SELECT dev, ts_ns + queue_ns AS from_ns, ts_ns + queue_ns + device_ns AS to_ns FROM block_ios
@@ -74,14 +74,14 @@ class Kind:
     """Requests of one kind to one disk.
 
     Attributes:
-        disk: As "major:minor".
+        disk: Device as "major:minor".
         op: read, write, flush, discard, zeroes or other.
-        n: How many; bytes in sum; median_bytes and max_bytes of each.
-        sequential: Share of those after the first that begin where the one before ended.
-        fua: How many ask to be on the medium when they complete.
-        preflush: How many ask for a flush of the disk's cache before.
-        errors: How many failed.
-        queue: Time until they were issued; device: from there until they were complete.
+        n: Number; bytes in sum; median_bytes and max_bytes of one request.
+        sequential: Share of the requests, without the first, that begin where the one before ended.
+        fua: Number that must be on the medium when they complete (FUA).
+        preflush: Number that ask for a flush of the disk's cache first.
+        errors: Number that failed.
+        queue: Time until they were issued; device: time from issue to completion.
     """
 
     disk: str
@@ -112,15 +112,15 @@ class Submitter:
 
 @dataclass(frozen=True)
 class DiskTrace:
-    """What a trace of disks alone tells.
+    """The analysis of a trace of disks alone.
 
     Attributes:
-        duration_ns: Its length.
-        kinds: The largest time at the device first.
+        duration_ns: Length of the trace.
+        kinds: Kinds of requests, the largest time at the device first.
         busy_ns: By disk, how long a request was at the device.
-        submitters: By name of the thread that a request was queued by, likewise.
+        submitters: Sums by name of the thread that queued a request, in the same order.
         unfinished: Requests that were not seen to complete.
-        imported: What the import said.
+        imported: Facts that the import stored.
     """
 
     duration_ns: int
@@ -132,12 +132,12 @@ class DiskTrace:
 
     @property
     def n(self) -> int:
-        """How many requests there are, from issue to completion."""
+        """Number of requests that were seen from issue to completion."""
         return sum(kind.n for kind in self.kinds)
 
     @property
     def headline(self) -> str:
-        """What took the disks most time, in a sentence."""
+        """A sentence on the requests that took the disks most time."""
         if not self.kinds:
             return "No request was seen from its issue to its completion."
         top, total = self.kinds[0], sum(k.n * k.device.mean for k in self.kinds)
@@ -149,7 +149,7 @@ class DiskTrace:
 
     @property
     def findings(self) -> list[str]:
-        """Say what stands out, one sentence each."""
+        """Sentences on what is unusual."""
         found = []
         for disk, busy_ns in self.busy_ns.items():
             at_disk = sum(k.n * k.device.mean for k in self.kinds if k.disk == disk)
@@ -202,7 +202,7 @@ class DiskTrace:
 
 
 def is_disk_trace(trace: Trace) -> bool:
-    """Tell whether a trace has requests and no call."""
+    """Return True if a trace has requests and no call."""
     counts = trace.meta["counts"]
     return not counts.get("syscalls") and bool(counts.get("block_stages", 0))
 

@@ -1,4 +1,4 @@
-"""Candidates against one another: which keeps more after a crash."""
+"""Comparison of candidates by what they keep after a crash."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ SAME = "same"
 """The durability of a candidate that keeps after a crash what filesystems usually keep."""
 
 WEAKER = "weaker: "
-"""How the durability of one begins that keeps less; what is lost comes behind it."""
+"""Prefix of the durability of a candidate that keeps less; what is lost follows it."""
 
 
 def beside(kept: Mapping[str, str], reference: str) -> dict[str, str]:
-    """Return for each candidate whose durability differs how it differs from the reference's.
+    """Return the difference to the reference's durability for each candidate that has one.
 
     Args:
         kept: The durability of each candidate, by name.

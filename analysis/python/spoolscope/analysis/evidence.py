@@ -1,4 +1,4 @@
-"""Facts that rules of insights look at besides the causes, found by Python."""
+"""Facts that rules of insights use besides the causes, computed in Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _LIMITS = {
     "read_bps": "{:,} bytes read",
     "write_bps": "{:,} bytes written",
 }
-"""What a limit on block I/O allows a second, by its name in meta.json."""
+"""Words for what a limit on block I/O allows per second, by its name in meta.json."""
 
 _HELD_BACK = """
 SELECT cgroup, dev, count(*) AS n FROM block_ios
@@ -37,7 +37,7 @@ WHERE held_back AND cgroup IS NOT NULL GROUP BY cgroup, dev ORDER BY n DESC LIMI
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests of one kind to one disk: how many, and the time the disk took for them."""
+    """Requests of one kind to one disk: their number, and the time the disk took for them."""
 
     op: str
     n: int
@@ -48,9 +48,9 @@ class Requests:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """The control group whose limit held most requests back: how many, on which disk.
+    """The control group whose limit held back the most requests, with their number and disk.
 
-    ``allowed`` says in words what it may do a second; empty if that is not known.
+    ``allowed`` is the limit per second in words; empty if unknown.
     """
 
     cgroup: str
@@ -61,10 +61,10 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that the rules look at besides the causes, and two sums that are not for them.
+    """The facts that the rules use besides the causes, and two sums that they do not use.
 
-    ``measurement_ns`` is how long calls waited for a CPU which the recorder had, ``strangers`` how
-    long for one that any other program had which made no call of the trace: {call: {cause: ns}}.
+    ``measurement_ns`` is how long calls waited for a CPU which the recorder had; ``strangers`` is
+    the same for programs that made no call of the trace: {call: {cause: ns}}.
     """
 
     asker: Asker | None = None
@@ -90,9 +90,9 @@ def gather(
     Args:
         con: The connection.
         trace: The trace.
-        families: Where processes belong.
+        families: Groups of each process.
         times: Time of the calls that are shown, by process.
-        forcing: The one that forces commits.
+        forcing: The group of processes that forces commits, if any.
         window: Only requests that overlap this time, ns since the epoch; None: all.
     """
     held = held_cpus(con)
@@ -109,7 +109,7 @@ def gather(
 
 
 def _requests(trace: Trace, window: Window) -> list[Requests]:
-    """Return those of each kind to each disk, the longest in sum first."""
+    """Return the requests by kind and disk, the longest time in sum first."""
     found = [
         Requests(kind, len(ns), round(float(np.median(ns))), int(ns.sum()), disk)
         for (disk, kind), ns in served(trace, window).items()
@@ -123,7 +123,7 @@ def _held_back(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> HeldB
     if row is None:
         return None
     cgroup, dev, n = row
-    # A group is held to the limits of those above it, too.
+    # The limits of a control group's ancestors hold for it, too.
     allowed = [
         text.format(limit[name])
         for limit in meta.get("io_limits", [])

@@ -1,4 +1,4 @@
-"""Explain a trace: where the time of its calls went, and how sure that is."""
+"""Explain a trace: the time of its calls by cause, and how certain that is."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -40,8 +40,8 @@ from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
 
 LEAST_MB, MOST_MB, CALLS_A_MB = 500, 1500, 100_000
-"""Memory of DuckDB: so that explain and report need 1 GB for 10 million calls and 2 GB for 100
-million; the rest is Python, and what DuckDB does not count."""
+"""Memory limits of DuckDB, with which explain and report need 1 GB for 10 million calls and 2 GB
+for 100 million; the rest is Python, and memory that DuckDB does not count."""
 
 TOO_LONG = "What kept the calls waiting needs more memory than is allowed for a trace this long."
 
@@ -52,7 +52,7 @@ SPLITTING, ADDING, CAUSING, BLAMING = (
     "finding out what kept calls waiting",
 )
 PHASES = {SPLITTING: 2, ADDING: 1, CAUSING: 7, BLAMING: 7}
-"""Phases of an explanation, and how long they take against each other."""
+"""Phases of an explanation, with their relative durations."""
 
 # Machine time comes from the calls, blocked time from the labelled waits.
 _BY_SYSCALL = f"""
@@ -67,7 +67,7 @@ SELECT syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
 
 @dataclass(frozen=True)
 class CallTime:
-    """One call's share of the time: its latencies and causes {cause: ns}."""
+    """The time of one kind of call: its latencies and causes {cause: ns}."""
 
     latency: Latency
     causes: dict[str, int]
@@ -78,29 +78,29 @@ class Explanation:
     """The answer of ``explain``.
 
     Attributes:
-        trace: The trace directory.
+        trace: Directory of the trace.
         meta: Its meta.json.
         n_calls: Number of calls.
         latency_ns: Time in all calls.
-        split: How well the parts add up.
+        split: Errors of the sums of parts.
         blocked_named_ns: Blocked time with a named cause.
         causes: Time by cause, in the order of the closed list; sums to ``latency_ns``.
         by_syscall: By call, the largest total first.
-        commits: Journal commits, their phases, and who caused them.
+        commits: Journal commits, their phases, and what caused them.
         unknown: Waits that no rule knows, clustered by stack.
-        cpu: What calls did on the CPU; None for a trace without samples.
+        cpu: CPU time of calls by class; None for a trace without samples.
         lookups: Directories in which finding names took longest.
-        culprits: Who kept whom waiting, in sums, the largest first; empty unless asked for.
-        chains: The longest such waits, each followed to who kept its culprit waiting.
-        origins: What waits for others come from, at the end of their chains; empty likewise.
-        evidence: What rules of insights look at besides the tables.
-        insights: What makes the calls slow, the longest time at stake first.
-        selection: Which of its calls are shown; all sums are of those.
-        callers: Their time by their callers, and by mailbox.
+        culprits: Victims and culprits in sums, the largest first; empty unless asked for.
+        chains: The longest such waits, each with the chain of further culprits.
+        origins: Waits for others by the cause at the end of their chains; empty likewise.
+        evidence: Facts that rules of insights use besides the tables.
+        insights: Reasons why the calls are slow, the longest time at stake first.
+        selection: The calls that are shown; all sums are of those.
+        callers: Time of the shown calls by their callers, and by mailbox.
         askers: The processes that asked for commits.
-        frozen: What froze the flight recorder at the end of this trace, if it is known.
-        user_code: Which code asked for calls; None if that was not recorded.
-        remarks: What makes this answer partial, one sentence each; empty if nothing does.
+        frozen: Reason why the flight recorder was frozen at the end of this trace, if known.
+        user_code: Program code that made the calls; None if that was not recorded.
+        remarks: Sentences on what makes this answer partial; empty if it is whole.
     """
 
     trace: Path
@@ -153,7 +153,7 @@ class Explanation:
             "trace": str(self.trace),
             "calls": self.n_calls,
             "insights": (insights := [asdict(insight) for insight in self.insights]),
-            "findings": insights,  # as they were called before
+            "findings": insights,  # the former name of insights
             "frozen": asdict(self.frozen) | {"text": self.frozen.sentence} if self.frozen else None,
             "shown": self.selection.label,
             "latency_ns": self.latency_ns,
@@ -198,9 +198,9 @@ def explain(
     Args:
         trace: An opened trace, or its directory.
         rules: By default the shipped ones.
-        blame: Also find out who kept whom waiting.
-        edges: Write that, wait by wait, to this Parquet file.
-        selection: Which calls are shown. Those that kept them waiting may be others.
+        blame: Also find victims and culprits.
+        edges: Write these, wait by wait, to this Parquet file.
+        selection: The calls to show. Calls that kept them waiting may be outside it.
         progress: Called with the phase and the share of all that is done.
 
     Raises:
@@ -233,7 +233,7 @@ def explain_with(
     selection: Selection = WHOLE,
     progress: Progress = unseen,
 ) -> Explanation:
-    """Do as ``explain`` on an open connection, which then has ``named_waits`` and more tables."""
+    """Explain on an open connection, which then has ``named_waits`` and more tables."""
     bound_memory(con, int(trace.meta["counts"]["syscalls"]))
     show = Phases(progress, PHASES if blame else {**PHASES, BLAMING: 0})
     show(SPLITTING)
@@ -294,7 +294,7 @@ def explain_with(
 
 
 def bound_memory(con: duckdb.DuckDBPyConnection, calls: int) -> None:
-    """Let DuckDB keep some of its tables in memory, by the length of a trace, the rest in files."""
+    """Limit the memory of DuckDB by the length of a trace; it keeps the rest in files."""
     limit = min(MOST_MB, LEAST_MB + calls // CALLS_A_MB)
     con.execute(f"SET memory_limit = '{limit}MB'")
     con.execute("SET temp_directory = '{}'".format(str(scratch()).replace("'", "''")))

@@ -1,7 +1,7 @@
-"""Processes that belong together: of one program, started by one process, of one unit.
+"""Groups of processes: of one program, started by one process, or of one unit.
 
-Of a thousand processes of a script each does next to nothing. Whatever is charged to processes is
-therefore summed at every level, and named at the lowest one that holds the share.
+A script may start a thousand processes that each do next to nothing. So charges to processes are
+summed at every level, and named at the lowest level that holds the share.
 """
 
 from collections import Counter, defaultdict
@@ -14,12 +14,12 @@ import duckdb
 from spoolscope.analysis.wording import count
 
 PROCESS, PROGRAM, PARENT, UNIT = range(4)
-"""Levels, the narrowest first: a parent stands for all that it started, and what these did."""
+"""Levels, the narrowest first: a parent stands for all its descendants."""
 
 GAIN = 1.5
 """A wider level is named only if it holds that much more."""
 MOSTLY = 0.9
-"""A fact that holds for this part of a group is said of the group."""
+"""Share of a group from which a fact counts as true for the group."""
 DEEPEST = 8
 LISTED = 3
 
@@ -28,13 +28,13 @@ _KERNEL_NAMES = (
     "kworker/", "ksoftirqd/", "migration/", "jbd2/", "kswapd", "kcompactd", "loop", "xfsaild/",
     "btrfs-", "rcu",
 )  # fmt: skip
-"""How threads of the kernel are called that no table of a trace need have."""
+"""Prefixes of the names of kernel threads, which need not be in any table of a trace."""
 
 Key = tuple[int, str]
 """A process as tables name it: pid, and the name of the thread."""
 
-# A thread group is known by its leader. Where a pid was given out again, the name tells the
-# lives apart, as far as it does.
+# The leader stands for its thread group. Where a pid was reused, the name tells the processes
+# apart, if it differs.
 _LIVES = """
 SELECT pid, comm, min(parent_pid), any_value(nullif(cgroup, '/')), count(DISTINCT parent_pid) > 1
 FROM threads WHERE tid = pid AND kind = 'task' GROUP BY pid, comm
@@ -43,13 +43,13 @@ FROM threads WHERE tid = pid AND kind = 'task' GROUP BY pid, comm
 
 @dataclass(frozen=True)
 class Process:
-    """A process, or several that cannot be told apart.
+    """A process, or several that cannot be distinguished.
 
     Attributes:
         pid: Its id.
         program: Its name.
-        parents: Those that started it, the nearest first, as (pid, name); the name of one that
-            was not recorded is "".
+        parents: Its ancestors, the nearest first, as (pid, name); an unrecorded one has the name
+            "".
         unit: Its control group; None at the root, or if it is unknown.
     """
 
@@ -60,7 +60,7 @@ class Process:
 
 
 class Families:
-    """Tells where processes belong (needs the table ``threads``)."""
+    """Program, ancestors and unit of each process (needs the table ``threads``)."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         """Read the lives of all processes."""
@@ -82,7 +82,7 @@ class Families:
         return found
 
     def is_kernel(self, key: Key) -> bool:
-        """Tell whether it is a thread of the kernel, which works for others."""
+        """Return True for a kernel thread, which works for others."""
         return key[0] in self._kernel or key[1].startswith(_KERNEL_NAMES)
 
     def _life(self, pid: int, comm: str) -> tuple[str, tuple[int | None, str | None]]:
@@ -105,14 +105,14 @@ class Families:
 
 @dataclass
 class Group:
-    """Processes that belong together, and what is charged to them.
+    """A group of processes, and what is charged to it.
 
     Attributes:
         level: PROCESS, PROGRAM, PARENT or UNIT.
-        name: Of the process, program, parent or unit.
+        name: Name of the process, program, parent or unit.
         pid: The process, or the parent; None for programs and units.
         members: Its processes; ``pids`` are their ids.
-        charged: What is charged to them in sum; by_member likewise of each that has some.
+        charged: Sum of their charges; by_member has the charge of each process with one.
     """
 
     level: int
@@ -124,7 +124,7 @@ class Group:
     by_member: dict[Key, int] = field(default_factory=dict)
 
     def add(self, key: Key, process: Process, charged: int) -> None:
-        """Add a process and what is charged to it: once, though it be its own ancestor."""
+        """Add a process and its charge; only once, even if it is its own ancestor."""
         if key in self.members:
             return
         self.members[key] = process
@@ -135,12 +135,12 @@ class Group:
 
     @property
     def n_processes(self) -> int:
-        """How many processes it has."""
+        """Number of processes in the group."""
         return len(self.pids)
 
     @property
     def programs(self) -> list[str]:
-        """The names of its programs, that with the largest charge first."""
+        """The names of its programs, the one with the largest charge first."""
         charged = Counter[str]()
         for key, process in self.members.items():
             charged[process.program] += self.by_member.get(key, 0)
@@ -148,12 +148,12 @@ class Group:
 
     @property
     def parent(self) -> Key | None:
-        """The process that started nearly all of it, if it was one; its name may be ""."""
+        """The process that started nearly all of the group, if there is one; its name may be ""."""
         return self._shared(lambda process: process.parents[0] if process.parents else None)
 
     @property
     def unit(self) -> str | None:
-        """The control group of nearly all of it, below the root."""
+        """The control group, below the root, of nearly all of the group."""
         return self._shared(lambda process: process.unit)
 
     def _shared(self, of: Callable[[Process], T | None]) -> T | None:
@@ -166,7 +166,7 @@ class Group:
 
     @property
     def words(self) -> str:
-        """The group in words: what it is, how many processes, and where they come from."""
+        """The group in words: its kind, its number of processes, and their origin."""
         if self.level == PROCESS or (self.level == PROGRAM and self.n_processes == 1):
             pid = next(iter(self.members.values())).pid
             return f"{self.name} (process {pid})"
@@ -194,12 +194,12 @@ def said(pid: int, name: str) -> str:
 def grouped(
     charges: Mapping[Key, int], families: Families, everybody: Iterable[Key] = ()
 ) -> dict[int, list[Group]]:
-    """Sum up charges at every level, the largest first; only what has a charge is a group.
+    """Sum up charges at every level, the largest first; groups without a charge are left out.
 
     Args:
-        charges: What is charged to each process.
-        families: Where processes belong.
-        everybody: All processes, also those to which nothing is charged: they count in groups.
+        charges: Charge of each process.
+        families: Groups of each process.
+        everybody: All processes, also those without a charge: they count in groups.
     """
     groups: dict[tuple[int, int | None, str], Group] = {}
     for key, charged in charges.items():
@@ -208,21 +208,21 @@ def grouped(
             if (group := groups.get(place)) is None:
                 group = groups[place] = Group(place[0], place[2], place[1])
             group.add(key, process, charged)
-    # Of those without a charge only what shares a group matters.
+    # A process without a charge matters only in a group with one.
     for key in everybody:
         process = families.of(key)
         for place in _places(process):
             if (group := groups.get(place)) is not None:
                 group.add(key, process, 0)
     found: dict[int, list[Group]] = {level: [] for level in (PROCESS, PROGRAM, PARENT, UNIT)}
-    # The group with the fewest processes says most, of those that hold the same.
+    # Of groups with the same charge, the one with the fewest processes is the most informative.
     for group in sorted(groups.values(), key=lambda g: (-g.charged, len(g.members), g.name)):
         found[group.level].append(group)
     return found
 
 
 def _places(process: Process) -> list[tuple[int, int | None, str]]:
-    """Return the groups that a process is in: their level, pid and name."""
+    """Return level, pid and name of the groups that a process is in."""
     found: list[tuple[int, int | None, str]] = [
         (PROCESS, process.pid, process.program),
         (PROGRAM, None, process.program),
@@ -238,7 +238,7 @@ def narrowest(candidates: Iterable[tuple[Group, int]]) -> Group | None:
     """Return the narrowest group that holds the share.
 
     Args:
-        candidates: At most one of each level, with what it holds, the narrowest level first.
+        candidates: At most one group of each level, with its charge, the narrowest level first.
     """
     best: tuple[Group, int] | None = None
     for group, holds in candidates:

@@ -1,4 +1,4 @@
-"""How true a replay was; a candidate that was not replayed truly gets no verdict."""
+"""Fidelity of a replay; a candidate that was not replayed faithfully gets no verdict."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,19 +12,19 @@ from spoolscope.traces.results import Root, RunResult
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Over all runs of a candidate, the worst run where there is one number.
+    """Fidelity over all runs of a candidate; single numbers are those of the worst run.
 
     Attributes:
-        executed: Calls executed, of syscalls recorded; divergent of them had another result, and
-            of_filesystem another one that is its filesystem's, or follows from such a one.
+        executed: Calls executed, of syscalls recorded; divergent of them had another result,
+            of_filesystem of them because of the filesystem, directly or as a consequence.
         skipped: Calls deliberately not executed.
-        lateness_p50_ns: Median and p99 of (issued - scheduled), the worst run.
+        lateness_p50_ns: Median of (issued - scheduled) in the worst run; p99 likewise.
         mismatched: Names of the final tree that differ, of checked.
-        causes: Kinds of first causes as in divergences.json, runs added up.
+        causes: Kinds of first causes as in divergences.json, added up over the runs.
         skips: {what and why: number}.
-        late_by_machine_p99_ns: Of that the part that the machine, or the replayer, is to blame for;
-            None if that is not told.
-        problems: Why it cannot carry a verdict, one sentence each; empty if it can.
+        late_by_machine_p99_ns: The part of the p99 lateness that the machine, or the replayer,
+            caused; None if unknown.
+        problems: Sentences on why there can be no verdict; empty if there can.
     """
 
     syscalls: int
@@ -43,12 +43,12 @@ class Fidelity:
 
     @property
     def late(self) -> bool:
-        """Whether the pace was not kept."""
+        """True if the pace was not kept."""
         return self.lateness_p99_ns is not None and self.lateness_p99_ns > LATE_FOR_A_VERDICT_NS
 
     @property
     def ok(self) -> bool:
-        """Whether the runs can carry a verdict."""
+        """True if a verdict can rest on the runs."""
         return not self.problems
 
     @property
@@ -94,7 +94,7 @@ def _problems(found: Fidelity, pace: str) -> list[str]:
         problems.append(f"only {percent(found.executed_share)} of calls were executed")
     if not TREE_DIFFERS.is_met(found.mismatched):
         problems.append(f"{found.mismatched:,} names of the final tree differ")
-    # What the target made late is a result: it cannot keep up.
+    # Lateness caused by the target is a result: the target cannot keep up.
     late = found.late_by_machine_p99_ns
     late = found.lateness_p99_ns if late is None else late
     if pace == "original" and late is not None and late > LATE_FOR_A_VERDICT_NS:

@@ -1,4 +1,4 @@
-"""What froze a flight recorder, in words: a call, a lock, commits, or somebody."""
+"""Reason for the freeze of a flight recorder, in words: a call, a lock, commits, or a user."""
 
 import errno
 from dataclasses import dataclass, field
@@ -44,21 +44,21 @@ GROUP BY ALL ORDER BY count(*) DESC, trigger_pid LIMIT 1
 
 @dataclass(frozen=True)
 class FrozenBy:
-    """What froze a recorder.
+    """The reason for a freeze.
 
     Attributes:
         kind: call (it returned), in_flight (a call that had not), lock or commits.
         rule: The rule of --freeze-on that was broken; None in older traces.
-        words: What it was, after "frozen": process, call, file, time, duration.
-        ts_ns: When it began, since the epoch; dur_ns how long it lasted so far.
+        words: Words that follow "frozen": process, call, file, time, duration.
+        ts_ns: Begin of the call, wait or commits, since the epoch; dur_ns their length so far.
         comm: Name of the process that made the call, holds the lock, or asked for most of the
             commits; pid as in ``syscalls``.
         syscall: The call.
         path: Its file, that of the lock, or the directory in which a name was looked up.
-        tid: Its thread, seq its number; error its errno or 0. Of a call that returned.
-        causes: {cause: ns}, the largest first; sums to ``dur_ns`` of a call that returned. Of one
-            that did not, only what it waited for last. Empty if not asked for.
-        n: How many commits, or how many waited for the lock.
+        tid: Thread of a call that returned, seq its number; error its errno or 0.
+        causes: {cause: ns}, the largest first; sums to ``dur_ns`` of a call that returned. For one
+            that did not return, only its last wait. Empty if not asked for.
+        n: Number of commits, or of waiters for the lock.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class FrozenBy:
 
     @property
     def split(self) -> str:
-        """The largest parts of its time, or what it waits for; empty if that is not known."""
+        """The largest parts of its time, or its current wait; empty if unknown."""
         largest = list(self.causes.items())[:LISTED]
         if self.kind == "in_flight":
             return ", ".join(f"it waits for {CAUSES[cause].objects}" for cause, _ in largest)
@@ -89,14 +89,14 @@ class FrozenBy:
 
     @property
     def sentence(self) -> str:
-        """All of it."""
+        """All facts in a sentence."""
         of_what = f": {self.split}" if self.split else ""
         rule = f" The rule was: {self.rule}." if self.rule else ""
         return f"Frozen {self.words}{of_what}.{rule}"
 
 
 def frozen_by(con: duckdb.DuckDBPyConnection, meta: dict[str, Any]) -> FrozenBy | None:
-    """Return what froze the recorder of a trace; None if nothing that is known did.
+    """Return the reason why the recorder of a trace was frozen; None if unknown.
 
     Causes of a call that returned are named if there is a table ``named_waits``.
     """
@@ -182,7 +182,7 @@ def _by_commits(
 
 
 def frozen_words(trace: Trace) -> str | None:
-    """Say why a flight recorder was frozen; None for a trace of another recording."""
+    """Return why a flight recorder was frozen; None for a trace of another recording."""
     frozen = trace.meta.get("frozen")
     if not frozen:
         return None

@@ -1,4 +1,4 @@
-"""Machines that a replay booted: what their runs are called, and what their times are worth."""
+"""Virtual machines that a replay booted: names of their runs, and the value of their times."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +18,11 @@ COUNTED = (
 OF_PROCESSES = frozenset(
     {"clone", "clone3", "fork", "vfork", "execve", "execveat", "exit", "exit_group"}
 )
-"""Calls that a replayer makes in its own way: what they cost on a CPU is not what they did."""
+"""Calls that the replayer makes in its own way: their CPU time differs from the recorded one."""
 
 
 def accelerator(run: RunResult) -> str:
-    """Return what ran a run's instructions in a machine booted for it; empty if none was."""
+    """Return what executed the instructions of a run's machine; empty if none was booted."""
     if run.machine is None:
         return ""
     return f"{run.machine.accelerator}{' with --icount' if run.machine.icount else ''}"
@@ -34,7 +34,7 @@ def series(run: RunResult) -> str:
 
 
 def base_name(run: RunResult) -> str:
-    """Return a candidate's name without the kernel it was on."""
+    """Return a candidate's name without its kernel."""
     # A candidate on a device model has an "@" of its own.
     return run.candidate.replace(_label(run), "", 1)
 
@@ -44,12 +44,12 @@ def _label(run: RunResult) -> str:
 
 
 def age_of_kernel(run: RunResult) -> list[int]:
-    """Return what a run is sorted by, from the oldest kernel to the newest."""
+    """Return the sort key of a run by kernel, the oldest first."""
     return [int(number) for number in re.findall(r"\d+", _label(run))]
 
 
 def on_newer_kernels(runs: Iterable[RunResult]) -> list[tuple[str, str]]:
-    """Return pairs of candidates: on a newer kernel, and the same one on the oldest kernel."""
+    """Return pairs of one candidate on a newer kernel and on the oldest kernel."""
     on: dict[str, dict[str, str]] = {}
     for run in sorted(runs, key=age_of_kernel):
         on.setdefault(base_name(run), {})[_label(run)] = run.candidate
@@ -61,12 +61,12 @@ def on_newer_kernels(runs: Iterable[RunResult]) -> list[tuple[str, str]]:
 
 
 def counts_instructions(run: RunResult) -> bool:
-    """Tell whether a run's times are counts of instructions."""
+    """Return True if a run's times are counts of instructions."""
     return run.machine is not None and run.machine.icount
 
 
 def on_cpu(by_syscall: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Return what of {call: {cause: ns}} was on a CPU, without calls that a replayer makes."""
+    """Return the CPU time in {call: {cause: ns}}, without calls ``OF_PROCESSES``."""
     return {
         call: {"cpu": causes.get("cpu", 0)}
         for call, causes in by_syscall.items()
@@ -75,7 +75,7 @@ def on_cpu(by_syscall: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, i
 
 
 def with_kernels(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Return runs with each kernel's as another candidate, where several come together."""
+    """Return the runs; if they are on several kernels, each kernel makes its own candidates."""
     if len({run.kernel for run in runs if run.kernel}) <= 1:
         return list(runs)
     return [
@@ -87,7 +87,7 @@ def with_kernels(runs: Sequence[RunResult]) -> list[RunResult]:
 
 
 def weaknesses(runs: Iterable[RunResult]) -> list[str]:
-    """Return a sentence on the times of machines that are emulated."""
+    """Return a sentence on the times of emulated machines, if there are any."""
     used = {accelerator(run) for run in runs}
     told = {"tcg": EMULATED, "tcg with --icount": COUNTED}
     return [sentence for name, sentence in told.items() if name in used]

@@ -1,4 +1,4 @@
-"""Where to look first: kinds of files, and directories."""
+"""The kinds of files and the directories whose calls took most time."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import duckdb
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, MACHINE
 from spoolscope.traces.pathclass import class_sql
 
-# Time by path and cause, once; kinds and directories are sums of it.
+# Time by path and cause; kinds and directories are sums of these rows.
 _BY_PATH = f"""
 CREATE OR REPLACE TEMP TABLE path_times AS
 SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
@@ -19,7 +19,7 @@ SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
 ) GROUP BY ALL HAVING sum(ns) > 0
 """
 
-# A directory is what a file lies in; a call on a directory itself counts for that directory.
+# A call counts for the directory of its file; a call on a directory counts for that directory.
 _DIRECTORIES = """
 CREATE OR REPLACE TEMP TABLE path_dirs AS
 WITH known AS (
@@ -62,7 +62,7 @@ class PathClassTime:
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory: names in it at start, calls in it, their time, and its largest cause."""
+    """A directory: names in it at the start, calls in it, their time, and the largest cause."""
 
     path: str
     entries: int
@@ -73,7 +73,7 @@ class Directory:
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables that kinds and directories are summed from (needs ``named_waits``)."""
+    """Create the tables from which kinds and directories are summed (needs ``named_waits``)."""
     con.execute(_BY_PATH)
     con.execute(_DIRECTORIES)
 

@@ -1,7 +1,7 @@
-"""Colours and patterns that tell causes apart, the same in every figure and table.
+"""Colours and patterns of causes, the same in every figure and table.
 
 Hues are Okabe and Ito's, which remain apart for the colour-blind. A hue is a group of causes
-(journal, device, lock, read, machine); the pattern tells members of a group apart.
+(journal, device, lock, read, machine); the pattern distinguishes the members of a group.
 """
 
 from dataclasses import dataclass

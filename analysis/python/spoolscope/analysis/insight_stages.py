@@ -1,4 +1,4 @@
-"""Stages that lay evidence out for the rules of insights: sums, settings, and what Python found."""
+"""Stages that make tables for the rules of insights: sums, settings, and facts from Python."""
 
 from collections.abc import Iterable
 from dataclasses import astuple, fields
@@ -39,7 +39,7 @@ SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n_calls,
 FROM call_totals
 """
 
-# Of a wait that met several commits the last one is divided: see commit_parts.
+# If a wait overlaps several commits, only the last is divided: see commit_parts.
 _COMMIT_COSTS = f"""
 CREATE OR REPLACE TEMP TABLE commit_costs AS
 WITH met AS (SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
@@ -50,7 +50,7 @@ FROM wait_parts p JOIN journal_waits w USING (wait_id) LEFT JOIN met USING (wait
 LEFT JOIN commit_spans c USING (commit_id)
 """
 
-# A process that waits for a connection holds the accept locks of Postfix: nobody is kept from work.
+# Postfix processes hold accept locks while they wait for a connection: these keep none from work.
 _LOCKED_FILES = f"""
 CREATE OR REPLACE TEMP TABLE locked_files AS
 WITH waits AS (
@@ -86,7 +86,7 @@ FROM waits w LEFT JOIN worst h USING (path_id) LEFT JOIN mostly m USING (path_id
 GROUP BY w.path_id
 """
 
-# The file that a lock is made by creating, with O_EXCL or by a link.
+# Dot locks: files created with O_EXCL, or by a link, as locks.
 _DOTLOCKS = f"""
 CREATE OR REPLACE TEMP TABLE dotlock_waits AS
 WITH locks AS (SELECT path_id, path FROM paths WHERE {class_sql("path")} = 'dotlock'),
@@ -125,7 +125,7 @@ _CALLS = {
     name: f"({', '.join(repr(call) for call in calls)})" for name, calls in SYSCALL_CLASSES.items()
 }
 
-# A sync of a directory right after one of a new file in it, with no name changed between.
+# A sync of a directory right after a sync of a new file in it, with no change of names between.
 _DIRECTORY_SYNCS = f"""
 CREATE OR REPLACE TEMP TABLE directory_syncs AS
 WITH new AS (
@@ -164,7 +164,7 @@ SELECT s.pid, s.comm, p.path, s.n, CAST(s.ns AS BIGINT) AS ns, coalesce(w.n_writ
 FROM syncs s JOIN paths p USING (path_id) LEFT JOIN writes w USING (pid, path_id)
 """
 
-# Files of one directory looked at or opened one after the other by a process that listed it.
+# Files of a directory that a process listed, and then looked at or opened one after the other.
 _READING_ORDERS = f"""
 CREATE OR REPLACE TEMP TABLE reading_orders AS
 WITH cold AS (
@@ -190,7 +190,7 @@ SELECT s.pid, any_value(s.comm) AS comm, s.dir,
 FROM steps s GROUP BY s.pid, s.dir
 """
 
-# Seconds in which a disk always had something to do.
+# Seconds in which a disk was busy without a pause.
 _BUSY_SECONDS = """
 CREATE OR REPLACE TEMP TABLE busy_seconds AS
 WITH done AS (
@@ -205,7 +205,7 @@ FROM done GROUP BY ALL HAVING sum(took_ns) >= 1500000000
 
 
 def _lay_out(con: duckdb.DuckDBPyConnection, table: str, kind: type, rows: Iterable[Any]) -> None:
-    """Create a table of rows that Python has, with a column for each field."""
+    """Create a table of Python rows, with a column for each field."""
     columns = {f.name: _sql_type(f.type) for f in fields(kind)}
     made_of = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
     con.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({made_of})")
@@ -215,7 +215,7 @@ def _lay_out(con: duckdb.DuckDBPyConnection, table: str, kind: type, rows: Itera
 
 
 def _sql_type(type_: Any) -> str:
-    """Return the SQL type of a field, which may be None, too."""
+    """Return the SQL type of a field, which may be optional."""
     return next(_SQL_TYPES[one] for one in (type_, *get_args(type_)) if one in _SQL_TYPES)
 
 
@@ -282,4 +282,4 @@ INSIGHT_STAGES: tuple[Stage, ...] = (
     _sql("reading_orders", "named_waits shown_calls paths", _READING_ORDERS),
     _sql("busy_seconds", "block_ios", _BUSY_SECONDS),
 )  # fmt: skip
-"""Their tables are for rules; what ``explain`` found in Python comes by ``Work.facts``."""
+"""Stages whose tables are for rules; facts that ``explain`` computes come by ``Work.facts``."""

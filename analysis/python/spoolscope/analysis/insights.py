@@ -1,7 +1,7 @@
-"""Insights: what makes calls slow, what to try, and what that costs; the rules are data.
+"""Insights: reasons why calls are slow, remedies, and their prices; the rules are data.
 
-A rule of ``rules/insights/*.toml`` is a query over recorded tables and those of stages. Each row
-that it gives, and whose time at stake is enough of the time in calls, is an insight.
+A rule of ``rules/insights/*.toml`` is a query over recorded tables and those of stages. Each
+resulting row with enough time at stake, as a share of the time in calls, is an insight.
 """
 
 import re
@@ -22,16 +22,16 @@ OF = {
     "locks": "the time in calls, file locks included",
     "processes": "the time in calls and these waits between them",
 }
-"""Of which time the share of an insight is a part."""
+"""The times that shares of insights refer to."""
 
 SEVERITIES = {"high": 0.4, "medium": 0.2, "low": 0.0}
-"""From this share on, the largest first."""
+"""Least share of each severity, the largest first."""
 
 LEAST_SHARE = 0.1
-"""Of the time: what explains less of it is not worth acting on, unless a rule says otherwise."""
+"""Least share of the time that is worth acting on, unless a rule sets another."""
 
 WIDEST_NAME = 40
-"""Of a path in a sentence, in characters; the evidence has all of it."""
+"""Most characters of a path in a sentence; the evidence has the whole path."""
 
 _AT_STAKE, _OF = "at_stake_ns", "of_ns"
 
@@ -43,17 +43,17 @@ class InsightRule:
     Attributes:
         code: Stable: a letter for the subject (J journal, D directories, S syncs, L locks, X xfs,
             B btrfs, R requests and disks, M memory, C CPUs, P programs and snapshots) and a number.
-        kind: Its name in one word; ``title`` what it means.
+        kind: Its name in one word; ``title`` is its meaning.
         needs: Tables that the query reads.
         sql: The query: a row has ``at_stake_ns``, ``of_ns``, and the values of the sentences.
-        culprit: Subject of the sentence, with values in braces, which are written by the unit that
-            ends their name; ``mechanism`` the rest of it.
+        culprit: Subject of the sentence, with values in braces, formatted by the unit at the end of
+            their name; ``mechanism`` is the rest of the sentence.
         remedy: What to try; ``price`` what that costs in durability or risk.
         section: Anchor of the report's section that shows it.
         most: SQL for the most that can be at stake, ns, of ``cause_times``, ``call_totals`` and
             recorded tables, which are cheap: where that is too little, nothing else is made.
         of: A key of ``OF``.
-        least_share: Part of that time from which on it counts.
+        least_share: Least share of that time for an insight.
     """
 
     code: str
@@ -73,16 +73,16 @@ class InsightRule:
 
 @dataclass(frozen=True)
 class Insight:
-    """One thing that makes calls slow.
+    """One reason why calls are slow.
 
     Attributes:
-        code: Of its rule; kind and title likewise.
+        code: Code of its rule; kind and title likewise.
         severity: high, medium or low, by its share.
-        culprit: What does it, with what it does: ``mechanism``.
+        culprit: What is to blame; ``mechanism`` is what it does.
         remedy: What to try; ``price`` what that costs in durability or risk.
-        at_stake_ns: Time in calls that goes there; insights may overlap.
+        at_stake_ns: Time in calls that it costs; insights may overlap.
         share: The same as a part of ``share_of``, 0 to 1.
-        evidence: The numbers that it rests on, by name; a unit ends the name (n: how many).
+        evidence: The numbers that it rests on, by name; the name ends with the unit (n: a number).
         section: Anchor of the report's section that shows it.
     """
 
@@ -135,10 +135,10 @@ def _rule(entry: Mapping[str, Any]) -> InsightRule:
 
 
 def find_insights(work: Work, rules: Iterable[InsightRule] | None = None) -> list[Insight]:
-    """Return what makes the calls that are shown slow, the longest time at stake first.
+    """Return the reasons why the shown calls are slow, the longest time at stake first.
 
     Args:
-        work: The analysis; what rules need is made.
+        work: The analysis; tables that rules need are made in it.
         rules: By default the shipped ones.
     """
     found: list[Insight] = []
@@ -191,7 +191,7 @@ def _insight(rule: InsightRule, row: Mapping[str, Any], share: float) -> Insight
 
 
 class _Words(Formatter):
-    """Writes values by the unit that ends their name."""
+    """Formatter of values by the unit at the end of their name."""
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
         value, first = super().get_field(field_name, args, kwargs)

@@ -1,7 +1,7 @@
 """Latency by call: exact percentiles, distribution curves, and the rule of enough events.
 
-A percentile p needs at least 10 / (1 - p) events, else it says more about chance than about
-the machine: p99 needs 1,000 calls, p99.9 needs 10,000. Unsupported ones are None.
+A percentile p needs at least 10 / (1 - p) events, else it shows chance more than the machine: p99
+needs 1,000 calls, p99.9 needs 10,000. Unsupported ones are None.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SYSCALL_CLASSES: dict[str, tuple[str, ...]] = {
 """Families of calls that are shown together; every other call belongs to "other"."""
 
 NO_LOCKS = f"syscall NOT IN {SYSCALL_CLASSES['lock']}"
-"""SQL: a call is none in which programs wait for one another's locks, perhaps for minutes."""
+"""SQL: true unless the call is one in which programs wait for locks, perhaps for minutes."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Curve:
 
 
 def supported(n: int, quantile: float) -> bool:
-    """Tell whether n events support a quantile: n >= 10 / (1 - quantile)."""
+    """Return True if n events support a quantile: n >= 10 / (1 - quantile)."""
     return n * (1 - quantile) >= 10 - 1e-9
 
 
@@ -87,7 +87,7 @@ def latencies(con: duckdb.DuckDBPyConnection) -> list[Latency]:
     ]
 
 
-# Widths of buckets by length, each 1/256 to 1/16 of it: a handful of them hold the quantiles.
+# Width of the bucket of a length, 1/256 to 1/16 of it: a few buckets hold the quantiles.
 _BUCKET = (
     "CASE WHEN dur_ns < 4096 THEN dur_ns >> 4 WHEN dur_ns < 65536 THEN 256 + (dur_ns >> 8) "
     "WHEN dur_ns < 1048576 THEN 512 + (dur_ns >> 12) WHEN dur_ns < 16777216 THEN "
@@ -95,7 +95,7 @@ _BUCKET = (
     "ELSE 1280 + (dur_ns >> 24) END"
 )
 
-# What all calls tell, in one pass over them: their lengths in sum, by bucket.
+# Number and sum of the lengths by bucket, in one pass over all calls.
 _LENGTHS = f"""
 CREATE OR REPLACE TEMP TABLE call_lengths AS
 SELECT syscall, flags_seen & {IN_FLIGHT} = 0 AS done, CAST({_BUCKET} AS INTEGER) AS bucket,
@@ -155,7 +155,7 @@ FROM quantile_buckets k JOIN picked p USING (syscall, bucket, place) GROUP BY AL
 
 
 def sum_calls(con: duckdb.DuckDBPyConnection) -> None:
-    """Create ``call_totals``, one row for each name of a call, and ``call_lengths``, by bucket.
+    """Create ``call_totals``, one row for each name of a call, and ``call_lengths`` by bucket.
 
     Needs ``waited`` and ``shown_calls``.
     """
@@ -166,8 +166,8 @@ def sum_calls(con: duckdb.DuckDBPyConnection) -> None:
 def exact_quantiles(con: duckdb.DuckDBPyConnection) -> dict[str, list[float]]:
     """Return {call: [value of each of QUANTILES]} over the calls that returned.
 
-    They are those of DuckDB's quantile_cont, which keeps all lengths in memory; here they are
-    counted in buckets first, and only the buckets that a quantile falls into are sorted.
+    They equal those of DuckDB's quantile_cont, which keeps all lengths in memory; here lengths are
+    counted in buckets first, and only the buckets with a quantile are sorted.
     """
     con.execute(_RANKS)
     totals = dict(con.execute("SELECT syscall, n_done FROM call_totals").fetchall())

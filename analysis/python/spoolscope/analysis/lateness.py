@@ -1,18 +1,18 @@
-"""How late the calls of a replay began, and by what."""
+"""Lateness of the calls of a replay, by its cause."""
 
 from spoolscope.analysis.latency import Curve, curve
 from spoolscope.analysis.outcomes import Run
 
 BY_TARGET, BY_MACHINE = "late by the target", "late by the machine"
 FEWEST = 100
-"""Of fewer calls no distribution is drawn."""
+"""Least number of calls for which a distribution is drawn."""
 
 
 def lateness(run: Run) -> list[Curve]:
     """Return the distributions of both parts of lateness, over the calls that were made.
 
     The target makes a call late where calls that it depends on took longer than recorded; the
-    machine where it did not run its thread in time. None are returned where no time was kept.
+    machine where it did not run its thread in time. Nothing is returned if no pace was kept.
     """
     parts = {BY_TARGET: run.late_ns, BY_MACHINE: run.late_by_machine_ns}
     if any(len(late) == 0 for late in parts.values()):

@@ -1,4 +1,4 @@
-"""The effect that lateness by the machine can have on one verdict.
+"""The effect of lateness by the machine on one verdict.
 
 On an ordinary machine some calls are issued late in every run, because a task had to wait for a
 CPU. That matters if it decides which candidate is better. So the verdict is made once more
@@ -16,12 +16,12 @@ from spoolscope.analysis.stats import Estimate, word
 from spoolscope.analysis.wording import change, percent
 
 LATE_NS = 100_000
-"""A call is late from here on: what the certificate of a run allows one of a hundred calls."""
+"""Lateness above which a call is late: the limit of a run's certificate for 99 % of calls."""
 MOST_LATE = 0.5
-"""If more of the calls are late, what is left tells nothing of the whole."""
+"""Largest share of late calls for which the rest is representative."""
 
 EXCUSED = ("lateness_by_machine_p99_ns", "in_flight_emd_by_mean")
-"""Goals of a certificate that a verdict may miss on which lateness has no effect."""
+"""Goals of a certificate that runs may miss if lateness has no effect on the verdict."""
 
 Summed = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], Estimate]
 
@@ -31,9 +31,9 @@ class LatenessEffect:
     """The verdict on a pair without calls that the machine made late.
 
     Attributes:
-        late_share: Part of the calls that were late on either side, mean over the rounds.
+        late_share: Share of the calls that were late on either side, mean over the rounds.
         without: The ratio of times in the other calls; word is the verdict on it.
-        holds: It is the verdict on all calls, too, and at least half of them are left.
+        holds: True if the verdict on all calls is the same, and at least half of them are left.
     """
 
     late_share: float
@@ -59,13 +59,13 @@ class LatenessEffect:
 def lateness_effect(
     matched: Sequence[tuple[Run, Run]], calls: np.ndarray, said: str, estimate: Summed
 ) -> LatenessEffect | None:
-    """Make the verdict on a pair again without late calls; None where no time was kept.
+    """Make the verdict on a pair again without late calls; None if no pace was kept.
 
     Args:
         matched: Runs of both, by round.
         calls: The calls compared.
-        said: The word on all of them.
-        estimate: Makes an estimate of the times in calls of each run of both.
+        said: The word on all these calls.
+        estimate: Function that makes an estimate from the times in calls of each run of both.
     """
     if any(not len(run.late_by_machine_ns) for pair in matched for run in pair):
         return None

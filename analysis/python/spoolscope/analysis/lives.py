@@ -1,4 +1,4 @@
-"""The life of each candidate's filesystem over its runs: medians, from where to where, how often.
+"""The life of each candidate's filesystem over its runs: medians, ranges and numbers of runs.
 
 These are measured beside the calls and carry no verdict.
 """
@@ -14,7 +14,7 @@ from spoolscope.traces.results_life import Life
 
 @dataclass(frozen=True)
 class Spread:
-    """A number over the runs that have it: its median, the least and the largest, and how many."""
+    """A number over the runs that have it: median, least, largest, and number of runs."""
 
     median: float
     low: float
@@ -24,14 +24,14 @@ class Spread:
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of a life: label, unit ("ns", "bytes" or "times"), and where run.json has it."""
+    """One measure of a life: label, unit ("ns", "bytes" or "times"), and its place in run.json."""
 
     label: str
     unit: str
     of: Callable[[Life], float | None]
 
     def shown(self, value: float | None) -> str:
-        """Return a value as people read it, "-" for None."""
+        """Return a value with its unit, "-" for None."""
         if value is None:
             return "-"
         if self.unit == "times":
@@ -40,7 +40,7 @@ class Measure:
 
 
 def _step(name: str, *parts: str) -> Callable[[Life], float | None]:
-    """Return what adds up parts of a step; None if one is not known."""
+    """Return a function that adds up parts of a step, to None if one is unknown."""
 
     def read(life: Life) -> float | None:
         step = life.steps.get(name)
@@ -78,7 +78,7 @@ def _amplification(step: str) -> Callable[[Life], float | None]:
 
 
 def _kind(name: str) -> Callable[[Life], float | None]:
-    """Return what reads the bytes of a kind that were written while the run was recorded."""
+    """Return a function for the bytes of a kind that were written while the run was recorded."""
 
     def read(life: Life) -> float | None:
         known = (life.written_while_recorded or {}).get(name)
@@ -123,7 +123,7 @@ MEASURES = {
 
 
 def lives(runs: Sequence[Run]) -> dict[str, Spread]:
-    """Return what is known of the lives in these runs, by the keys of ``MEASURES``."""
+    """Return the known measures of these runs, by the keys of ``MEASURES``."""
     found = {}
     for key, measure in MEASURES.items():
         told = [measure.of(run.result.life) for run in runs if run.result.life]
@@ -134,7 +134,7 @@ def lives(runs: Sequence[Run]) -> dict[str, Spread]:
 
 
 def unclean(runs: Sequence[Run]) -> str | None:
-    """Say in a sentence that filesystems were found damaged, None if they were not."""
+    """Return a sentence that names the damage found in filesystems; None if there was none."""
     checks = [run.result.life.check for run in runs if run.result.life]
     bad = [check for check in checks if check and not check.clean]
     if not bad:

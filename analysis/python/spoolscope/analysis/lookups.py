@@ -1,4 +1,4 @@
-"""What finding names costs: reads, locks and CPU time of directories, their size and index."""
+"""Costs of finding names: reads, locks and CPU time of directories, with their size and index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,18 +11,18 @@ from spoolscope.analysis.wording import count, percent
 
 SHOWN = 20
 WORTH_SAYING = 0.01
-"""A directory below this share of the time in calls is not worth a sentence."""
+"""Least share of the time in calls for which a directory is worth a sentence."""
 FEW_SAMPLES = 5
-"""Time on the CPU that fewer samples stand for is a guess."""
+"""Least number of samples from which CPU time is more than a guess."""
 MOSTLY = 0.5
-"""From this share on one thing is said of the whole."""
+"""Share from which on a statement about a part is made about the whole."""
 
 
 _PARENT = "regexp_replace({}, '/?[^/]*$', '')"
 
-# The directory that was searched is recorded for lookups, that which was locked for locks, by
-# its inode. Where neither is known it is that of the name which the call was given. So is the name
-# that was looked up; when a call fails for want of a name, or makes it, its last one was not there.
+# The inode of the searched directory is recorded for lookups, that of the locked one for locks.
+# Where neither is known, directory and name are those of the path given to the call. If a call
+# fails as a name is missing, or makes the name, the last name of its path was absent.
 _WAITS = """
 CREATE OR REPLACE TEMP TABLE directory_waits AS
 WITH waits_there AS (
@@ -61,7 +61,7 @@ LEFT JOIN paths locked ON locked.path_id = i.path_id AND locked.kind = 'spool'
 GROUP BY ALL
 """
 
-# Samples of calls that were finding, adding or removing a name: an entry is found before it goes.
+# Samples of calls that were finding, adding or removing a name: removal finds the entry first.
 _SAMPLED = """
 INSERT INTO directory_waits
 SELECT {parent}, p.spool, 'cpu', NULL, false, count(*), CAST(count(*) * {ns_per_sample} AS BIGINT)
@@ -86,7 +86,7 @@ SELECT dir, any_value(spool), CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io')
 FROM by_name GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
 """
 
-# Names at the snapshot, and what calls made and removed since, as far as calls say so for sure.
+# Names at the snapshot, and those that calls certainly made or removed since.
 _ENTRIES = """
 WITH wanted AS (
     SELECT path_id, {parent} AS dir FROM paths p WHERE kind = 'spool' AND {parent} IN {dirs}
@@ -114,27 +114,27 @@ INDEX = {
     "tree": "a tree",
     "unknown": "unknown",
 }
-"""How a filesystem finds a name: by reading all of the directory, or not."""
+"""Ways in which a filesystem finds a name; without an index it reads the whole directory."""
 
 
 @dataclass(frozen=True)
 class LookupCost:
-    """What finding names in one directory cost.
+    """The cost of finding names in one directory.
 
     Attributes:
         path: The directory, below its spool.
-        entries: The most names it held, at the snapshot or at the end; None without a snapshot,
-            and if no directory has a share of ``WORTH_SAYING``.
+        entries: Number of names at the snapshot or at the end, the larger; None without a snapshot,
+            or if no directory has a share of ``WORTH_SAYING``.
         index: A key of ``INDEX``.
-        lookup_io_ns: Waiting for its blocks to be read, to find a name.
-        dir_lock_ns: Waiting for its lock.
-        cpu_ns: Finding names in it on the CPU, estimated from samples; 0 without them.
+        lookup_io_ns: Time waiting for reads of its blocks, to find a name.
+        dir_lock_ns: Time waiting for its lock.
+        cpu_ns: CPU time of finding names in it, estimated from samples; 0 without them.
         n: Number of these waits and samples.
-        share: All three as a part of the time in calls, file locks left out.
-        absent_ns: Part of lookup_io_ns for names that were not there.
+        share: All three times as a share of the time in calls without file locks.
+        absent_ns: Part of lookup_io_ns for absent names.
         name: The name that most of lookup_io_ns was for; None if no name is known.
         name_ns: That part.
-        samples: How many samples cpu_ns is estimated from.
+        samples: Number of samples that cpu_ns is estimated from.
     """
 
     path: str
@@ -152,13 +152,13 @@ class LookupCost:
 
     @property
     def guessed(self) -> bool:
-        """Whether nothing but a few samples tells of a cost."""
+        """True if a few samples are the only evidence of a cost."""
         measured = self.lookup_io_ns or self.dir_lock_ns
         return not measured and self.samples < FEW_SAMPLES
 
     @property
     def reads_for(self) -> str:
-        """What names most of the reads were for, and how much; empty if none is for half."""
+        """The names that most of the reads were for, with the part; empty if none is half."""
         if not self.lookup_io_ns:
             return ""
         name, absent = self.name_ns / self.lookup_io_ns, self.absent_ns / self.lookup_io_ns
@@ -168,7 +168,7 @@ class LookupCost:
 
     @property
     def total_ns(self) -> int:
-        """Time of all three kinds."""
+        """Sum of the three times."""
         return self.lookup_io_ns + self.dir_lock_ns + self.cpu_ns
 
     @property
@@ -227,7 +227,7 @@ def study_lookups(
             _COSTS
         ).fetchall()
     ]
-    # To count names takes a pass over all calls.
+    # Counting the names takes a pass over all calls.
     telling = any(cost.share >= WORTH_SAYING for cost in found)
     sizes = _entries(con, [cost.path for cost in found] if telling else [])
     if not meta.get("counts", {}).get("tree"):
@@ -236,7 +236,7 @@ def study_lookups(
 
 
 def worth_saying(costs: Sequence[LookupCost]) -> list[str]:
-    """Return a sentence on each directory that is a cost of its own."""
+    """Return a sentence on each directory with a share of ``WORTH_SAYING`` or more."""
     return [cost.sentence for cost in costs if cost.share >= WORTH_SAYING]
 
 

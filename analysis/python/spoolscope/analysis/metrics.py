@@ -1,15 +1,15 @@
-"""What candidates are compared by: two primary metrics, fixed beforehand, and secondary ones.
+"""Metrics for comparing candidates: two primary ones, fixed beforehand, and secondary ones.
 
 All are computed over the same calls on every candidate: those that every run executed, without
 file locking.
 
-``total_ns`` is the time in calls. Near a candidate's limit it does not tell everything: work that
-comes while its process is still busy waits there, which is lateness and not time in calls. So
-``due_to_end_ns`` has the calls that begin a piece of work, after a pause of their thread in the
-recording, from when they were due to their end; and the calls that follow at once from their
-issue. (A piece of work that is late is late in all its calls: of the sample's replay on an ext4
-near its limit the sum from due to end over all calls is 104 times the time in calls.) What the
-machine, and not the target, made late is in neither.
+``total_ns`` is the time in calls. Near a candidate's limit it is not enough: work that arrives
+while its process is still busy waits, which is lateness and not time in calls. So ``due_to_end_ns``
+measures calls that begin a piece of work, after a pause of their thread in the recording, from when
+they were due to their end, and calls that follow at once from their issue. (A late piece of work is
+late in all its calls: in the sample's replay on an ext4 near its limit, the sum from due to end
+over all calls is 104 times the time in calls.) Lateness caused by the machine, and not by the
+target, is in neither.
 """
 
 from collections.abc import Callable, Sequence
@@ -106,7 +106,7 @@ def measure(replay: Replay, run: Run, calls: np.ndarray) -> dict[str, float | No
 
 
 def due_to_end(replay: Replay, run: Run, calls: np.ndarray) -> np.ndarray | None:
-    """Return the time of calls from when they were due, see above; None if no time was kept."""
+    """Return the time of calls from when they were due, see above; None if no pace was kept."""
     if not len(run.late_ns) or not len(replay.begins_work):
         return None
     waits = np.where(replay.begins_work[calls], np.maximum(run.late_ns[calls], 0), 0)

@@ -30,7 +30,7 @@ from spoolscope.traces.trace import Trace
 EXECUTED = ("same", "diverged", "of_filesystem")
 NOT_MADE = "bad_fd"
 PAUSE_NS = 1_000_000
-"""A thread that made no call for so long waited for work: one of 67 calls of the sample did."""
+"""A thread without a call for so long waited for work: true before 1 of 67 calls of the sample."""
 
 
 def _nothing() -> np.ndarray:
@@ -42,17 +42,18 @@ class Run:
     """One replay run.
 
     Attributes:
-        candidate: Its name; block is the pair (replay, round) that runs are paired by.
+        candidate: Name of the candidate; block is the pair (replay, round) by which runs are
+            paired.
         result: Its run.json.
-        directory: Where its files are.
+        directory: Directory of its files.
         latency_ns: By row of the original trace's syscalls, -1 where it was not executed; 0 where
             it was left out on purpose. With several times the users the rows of each copy follow
             those of the recording.
-        tids: Thread that issued it, likewise.
-        late_ns: By how much it was late because its thread, or others that it depends on, took
-            longer than recorded; late_by_machine_ns because the machine did not run it in time.
-            Empty where no time was kept, or by an older replayer.
-        divergences: Its divergences.json: roots, skipped and listed ones.
+        tids: Threads that issued the calls, by the same rows.
+        late_ns: Lateness of each call because its thread, or others that it depends on, took longer
+            than recorded; late_by_machine_ns because the machine did not run it in time. Empty if
+            no pace was kept, or by an older replayer.
+        divergences: Its divergences.json: first causes, skipped and listed calls.
     """
 
     candidate: str
@@ -80,11 +81,10 @@ class Replay:
         outputs: Their directories.
         header: replay.json of the first.
         trace: The replayed trace, None if it is gone.
-        syscalls: Name of every call of it, and again for each copy of its users in the run that
-            has most; comms the process that made it; ts_ns its start;
-            begins_work whether its thread had paused for ``PAUSE_NS`` before;
-            recorded_ns how long it took then.
-        unmade: Runs that are still to be made, as a replay was interrupted.
+        syscalls: Name of every call, repeated for each copy of the users in the run with the most;
+            comms its process; ts_ns its start; begins_work true if its thread had paused for
+            ``PAUSE_NS`` before; recorded_ns its recorded length.
+        unmade: Runs that are missing as a replay was interrupted.
     """
 
     outputs: list[Path]
@@ -99,7 +99,7 @@ class Replay:
     unmade: int = 0
 
     def recorded_comms(self, run: Run) -> dict[int, str]:
-        """Return the recorded process name that each thread of a run stood for."""
+        """Return the recorded process name for each thread of a run."""
         if self.trace is None:
             return {}
         made = np.flatnonzero(run.tids >= 0)
@@ -117,13 +117,13 @@ class Replay:
 
     @property
     def what_if(self) -> str:
-        """Label of the calls that all runs leave out on purpose; "" if none, or runs differ."""
+        """Label of what all runs left out on purpose; "" if nothing, or if runs differ."""
         labels = {run.result.what_if.label if run.result.what_if else "" for run in self.runs}
         return labels.pop() if len(labels) == 1 else ""
 
     @property
     def conditions(self) -> Conditions:
-        """What all of its runs were made under."""
+        """The conditions of all its runs."""
         return Conditions.of(self.header)
 
     @property
@@ -132,7 +132,7 @@ class Replay:
         return list(dict.fromkeys(run.candidate for run in self.runs))
 
     def matched(self, candidate: str, reference: str) -> list[tuple[Run, Run]]:
-        """Pair runs of the same round of the same replay; else, in order, of different replays."""
+        """Pair runs by replay and round; if there are no such pairs, in their order."""
         by_block = {(run.candidate, run.block): run for run in self.runs}
         blocks = dict.fromkeys(run.block for run in self.runs)
         both = [
@@ -146,7 +146,7 @@ class Replay:
 
 
 def is_replay(path: Path) -> bool:
-    """Tell whether a directory is the output of a replay."""
+    """Return True if a directory is the output of a replay."""
     return (path / REPLAY_FILE).is_file()
 
 
@@ -187,7 +187,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
 
 
 def _phases_ns(result: RunResult) -> list[int]:
-    """Return how long after the recording each of a run's copies of it began; it is the first."""
+    """Return the start time of each user copy in a run; the first is the recording itself, at 0."""
     scale = result.what_if.scale if result.what_if else None
     return [0, *scale.phases_ns] if scale else [0]
 
@@ -206,9 +206,9 @@ def _header(path: Path) -> ReplayResult:
 
 
 def _told_apart(headers: Sequence[ReplayResult]) -> list[ReplayResult]:
-    """Return the replays with other names for what is another candidate.
+    """Return the replays with distinct names for distinct candidates.
 
-    These are what a run left out on purpose, if not all left out the same, and its kernel.
+    The names get what a run left out on purpose, unless all runs left out the same, and its kernel.
     """
     runs = [run for header in headers for run in header.runs]
     if len({run.what_if.label if run.what_if else None for run in runs}) > 1:
@@ -224,7 +224,7 @@ def _with_label(run: RunResult) -> RunResult:
 
 
 def _check_one_trace(outputs: Sequence[Path], headers: Sequence[ReplayResult]) -> None:
-    """Refuse replays of different traces: by what the traces hold, in older replays by place."""
+    """Refuse replays of different traces, by the traces' content, in older replays by path."""
     known = [header.trace_identity for header in headers]
     given = zip(outputs, headers, strict=True)
     places = [os.path.realpath(path / header.trace) for path, header in given]
@@ -251,12 +251,12 @@ def _given(trace: Path, header: ReplayResult) -> Trace:
 
 
 def _found(header: ReplayResult, output: Path) -> Trace | None:
-    """Return the replayed trace if it still lies where it was, as seen from the replay."""
+    """Return the replayed trace if it is still at its place relative to the replay."""
     given = Path(header.trace)
     for path in (output / given, output.absolute().parent / given.name):
         try:
             trace = Trace.open(_short(path))
-        except (SpoolscopeError, OSError):  # gone, or not for us to read
+        except (SpoolscopeError, OSError):  # missing, or not readable for this user
             continue
         if _is_replayed(trace, header):
             return trace
@@ -264,21 +264,21 @@ def _found(header: ReplayResult, output: Path) -> Trace | None:
 
 
 def _short(path: Path) -> Path:
-    """Return a path without detours, as seen from here if it lies below."""
+    """Return a normalised path, relative to the working directory if it lies below that."""
     real = Path(os.path.realpath(path))
     here = Path.cwd()
     return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def _is_replayed(trace: Trace, header: ReplayResult) -> bool:
-    """Tell whether a trace is the replayed one; an older replay does not know."""
+    """Return True if a trace is the replayed one, or the replay is too old to know."""
     return header.trace_identity in (None, trace.identity)
 
 
 def _calls(trace: Trace | None) -> tuple[np.ndarray, ...]:
-    """Return of each call name, process name, start, whether it follows a pause, and its length.
+    """Return call name, process name, start, "follows a pause" and length of each call.
 
-    Without a trace there is nothing.
+    Without a trace the arrays are empty.
     """
     if trace is None:
         nothing = np.empty(0, dtype=object)
@@ -304,7 +304,7 @@ def _run(output: Path, number: int, result: RunResult, names: np.ndarray) -> Run
         for name, digest in result.digests.items():
             check(directory / name, digest)
         latency, tids, *late = _latency(directory / OUTCOMES_FILE, len(names), users)
-        if result.what_if:  # what was left out cost nothing
+        if result.what_if:  # a left-out call cost nothing
             gone = np.tile(np.isin(names, list(result.what_if.left_out)), users)
             latency[: len(gone)][gone & (latency[: len(gone)] < 0)] = 0
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException) as error:
@@ -316,7 +316,7 @@ def _run(output: Path, number: int, result: RunResult, names: np.ndarray) -> Run
 
 
 def _directory(output: Path, result: RunResult) -> Path:
-    """Return a run's directory, which lies in the output, wherever that was moved to."""
+    """Return a run's directory, which lies in the output even if that was moved."""
     by_label = output / Path(result.run).name
     if (by_label / OUTCOMES_FILE).is_file():
         return by_label
@@ -327,9 +327,9 @@ _LATE = ("late_by_target_ns", "late_by_machine_ns")
 
 
 def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, ...]:
-    """Return latency and issuing thread by call, -1 where it was not made for real.
+    """Return latency and issuing thread by call, -1 where no real call was made.
 
-    Behind these how late it was, by the target and by the machine; empty if no time was kept.
+    The next two are lateness by the target and by the machine, empty if no pace was kept.
     """
     kept = set(pq.read_schema(file).names)
     columns = ["call", "issue_ns", "end_ns", "verdict", "reason", "tid"]
@@ -337,7 +337,7 @@ def _latency(file: Path, n_calls: int, users: int) -> tuple[np.ndarray, ...]:
     table = pq.read_table(file, columns=columns)
     verdict, reason = (table.column(name).cast(pa.string()) for name in ("verdict", "reason"))
     made = pc.is_in(verdict, value_set=pa.array(EXECUTED))
-    # On a descriptor that this replay never opened, the kernel had nothing to do.
+    # A call on a descriptor that this replay never opened gave the kernel nothing to do.
     made = pc.and_(made, pc.not_equal(reason, NOT_MADE))
     table = table.filter(pc.and_(made, pc.is_valid(table.column("call"))))
     calls = table.column("call").to_numpy()

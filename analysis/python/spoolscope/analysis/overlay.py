@@ -1,4 +1,4 @@
-"""Intervals laid over one another: which overlap, and what holds at every instant.
+"""Overlaps of intervals, and the state that holds at every instant.
 
 Both are linear in the number of rows and of overlaps, so they serve traces of any length. An
 interval is a row with ``from_ns`` and ``to_ns``, the end not included.
@@ -11,8 +11,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-# Intervals meet in bins of 67 ms (2^26 ns): a join on the bin and then on time is linear, where
-# one on time alone compares everything with everything. The bin where both are on counts.
+# Intervals are joined in bins of 67 ms (2^26 ns): a join on the bin and then on time is linear,
+# while one on time alone compares all pairs. Only the bin in which the overlap begins counts.
 _BIN = 26
 
 
@@ -22,12 +22,12 @@ def overlaps(left: str, right: str, on: str, columns: str) -> str:
     Args:
         left: Name of a table; its rows are ``l`` in the other arguments.
         right: Name of a table; its rows are ``r``.
-        on: What rows must have in common besides time, e.g. "l.tid = r.tid".
-        columns: What to select of both; ``from_ns`` and ``to_ns`` of the overlap are added.
+        on: Join condition besides time, e.g. "l.tid = r.tid".
+        columns: Columns to select of both; ``from_ns`` and ``to_ns`` of the overlap are added.
     """
     bins = f"unnest(range(from_ns >> {_BIN}, ((to_ns - 1) >> {_BIN}) + 1)) AS bin"
-    # Materialized, as a side that is itself a join makes DuckDB 2.0.0 end in "dict-surviving cache:
-    # global dictionary column changed identity" now and then.
+    # Materialized, as a side that is itself a join sometimes makes DuckDB 2.0.0 fail with
+    # "dict-surviving cache: global dictionary column changed identity".
     return f"""
 WITH l AS MATERIALIZED (SELECT *, {bins} FROM {left} WHERE from_ns < to_ns),
 r AS MATERIALIZED (SELECT *, {bins} FROM {right} WHERE from_ns < to_ns)
@@ -39,13 +39,13 @@ FROM l JOIN r ON l.bin = r.bin AND {on}
 
 
 def one_at_a_time(table: str, key: str, ties: str) -> str:
-    """Return a query that leaves at every instant only the row that began first.
+    """Return a query that keeps at every instant only the row that began first.
 
     Args:
         table: Intervals, perhaps overlapping; all columns are kept, ``from_ns`` moves.
         key: Columns within which the rows compete.
-        ties: Columns by which one of several rows for the very same interval is chosen, so that
-            the answer is the same whenever it is asked for.
+        ties: Columns that choose one of several rows for the same interval, so that results are
+            reproducible.
     """
     return f"""
 SELECT * EXCLUDE (before_ns)
@@ -63,9 +63,9 @@ class Pieces:
     """Intervals in which nothing changes, by id and time; those of one id do not overlap.
 
     Attributes:
-        id: What the claims were on; int64, as the next two.
-        from_ns: When the piece begins.
-        to_ns: When it ends.
+        id: Id of the sleep or commit of the claims; int64, as the next two.
+        from_ns: Begin of the piece.
+        to_ns: End of the piece.
         held: For each layer, the sum of the claims that hold: one of them, or 0 if none does.
     """
 
@@ -75,13 +75,13 @@ class Pieces:
     held: list[np.ndarray]
 
     def where(self, chosen: np.ndarray) -> "Pieces":
-        """Return those that are chosen."""
+        """Return the chosen pieces."""
         held = [claim[chosen] for claim in self.held]
         return Pieces(self.id[chosen], self.from_ns[chosen], self.to_ns[chosen], held)
 
 
 def layers(claims: Mapping[str, np.ndarray], n: int) -> Pieces:
-    """Cut what is claimed into pieces in which nothing changes.
+    """Cut the claimed intervals into pieces in which nothing changes.
 
     In SQL this needs a window over twice the claims, which takes four times as long.
 
@@ -90,8 +90,8 @@ def layers(claims: Mapping[str, np.ndarray], n: int) -> Pieces:
             claims of one id and layer that overlap are added up.
         n: Number of layers.
     """
-    # What began less what ended is what holds. Of several changes at one instant the last has
-    # summed all; after the others no time passes.
+    # The sum of begun less ended claims holds. Of several changes at one instant, the last sum
+    # counts; after the others no time passes.
     at = np.concatenate([claims["from_ns"], claims["to_ns"]])
     ids = np.concatenate([claims["id"], claims["id"]])
     order = np.lexsort((at, ids))

@@ -1,4 +1,4 @@
-"""The replay of the recorded filesystem, held against the recording: how true is a replay here?"""
+"""Comparison of the recording with a replay on the recorded filesystem: a test of the replay."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ from spoolscope.analysis.wording import interval
 
 @dataclass(frozen=True)
 class OwnReplay:
-    """Time in calls of a replay by that of the recording, over the same calls.
+    """Ratio of the time in calls, replay by recording, over the same calls.
 
     Attributes:
-        candidate: The replay's; its filesystem is of the recorded type.
-        fstype: That type. The disk below may be another, and so may options.
+        candidate: Candidate of the recorded filesystem type.
+        fstype: That type. Disk and options may differ from the recorded ones.
         ratio: Replay by recording, over the rounds.
     """
 
@@ -44,9 +44,10 @@ def recorded_types(replay: Replay) -> list[str]:
 
 
 def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
-    """Return it of the first candidate of the recorded type, at the recorded pace; None without.
+    """Return the ratio of the first candidate of the recorded type at the recorded pace, or None.
 
-    Times of a device model, of left out calls or of more users are those of another machine.
+    Runs with a device model, with calls left out or with more users do not count: their times are
+    those of another machine.
     """
     types = recorded_types(replay)
     runs = [
@@ -71,7 +72,7 @@ def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
 
 
 def own_sentence(replay: Replay, own: OwnReplay | None) -> str:
-    """Say how true the replay of the recorded filesystem is, or why that is not known."""
+    """Return a sentence on the replay of the recorded filesystem, or why there is none."""
     if own is not None:
         return own.sentence
     types = recorded_types(replay)

@@ -1,4 +1,4 @@
-"""A candidate against a reference: how much faster, how sure, and why."""
+"""Comparison of a candidate with a reference: the ratio, its certainty, and the reasons."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pair:
-    """A candidate against a reference.
+    """A candidate compared with a reference.
 
     Attributes:
         candidate: Its name; ``reference`` likewise.
         primary: The ratio of times in calls; ``secondary`` of the other metrics,
             among them the other primary one.
-        word: The verdict word on the time in calls; waiting_word on the time from due to end, ""
-            where no time was kept.
+        word: The verdict word on the time in calls; waiting_word on the time from due to end, "" if
+            no pace was kept.
         why: The largest differences by cause.
         cause_deltas: Candidate less reference by cause, ns.
         strangers_ns: Candidate less reference of the time that calls waited for a CPU which other
-            programs of the machine had; it is in the primary metric, and no merit of either.
-        chance: What remains of the difference without that is none.
-        lateness: What lateness by the machine can have done to it.
+            programs of the machine had; the primary metric contains it, though it is no merit of
+            either.
+        chance: True if no difference remains without that time.
+        lateness: Effect of lateness by the machine on the verdict.
     """
 
     candidate: str
@@ -56,7 +57,7 @@ class Pair:
 
     @property
     def contradicts(self) -> bool:
-        """Both primary metrics order the two differently."""
+        """True if the two primary metrics order the candidates differently."""
         return contradict(self.primary, self.secondary[WAITING])
 
 
@@ -67,14 +68,14 @@ def make_pair(
     candidate: "Candidate",
     reference: "Candidate",
 ) -> Pair:
-    """Hold a candidate against a reference.
+    """Compare a candidate with a reference.
 
     Args:
-        replay: Their runs.
+        replay: The replays with their runs.
         values: Every metric of each run, by its id.
         calls: The calls compared.
-        candidate: Which.
-        reference: Likewise.
+        candidate: The candidate.
+        reference: The reference.
     """
     matched = replay.matched(candidate.name, reference.name)
     estimates = {
@@ -134,9 +135,9 @@ def _within(replay: Replay, calls: np.ndarray, ns: list[np.ndarray]) -> Estimate
 
 
 def _by_chance(candidate: "Candidate", reference: "Candidate") -> bool:
-    """Tell whether no difference remains without what other programs took from the calls.
+    """Return True if no difference remains without the CPU time that other programs took.
 
-    The time in calls is that of the compared calls by the replayer's clock, what was taken that of
+    The time in calls is that of the compared calls by the replayer's clock, the taken time that of
     all recorded calls: close enough to doubt a verdict, not to make one.
     """
     ours, theirs = (c.metrics[PRIMARY] or 0.0 for c in (candidate, reference))

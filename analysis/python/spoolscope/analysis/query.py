@@ -1,7 +1,7 @@
-"""SQL over the tables of a trace and what the analysis derives from them, and nothing else.
+"""SQL over the tables of a trace and the tables derived from them, and nothing else.
 
-A query comes from a web page or a colleague, and often root runs it. The engine that runs it can
-open no file, and its settings are locked. That a statement is a SELECT would not do: DuckDB 2 has
+A query may come from a web page or a colleague, and root often runs it. The engine that runs it can
+open no file, and its settings are locked. A check for SELECT would not be enough: DuckDB 2 has
 ``WITH a AS (COPY ... TO 'FILE') SELECT ...``, which writes.
 """
 
@@ -21,7 +21,7 @@ from spoolscope.traces.trace import Trace
 
 @contextmanager
 def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
-    """Run one statement on a trace and give its rows, ``batch`` at a time.
+    """Run one statement on a trace and yield its rows, ``batch`` at a time.
 
     Args:
         trace: An opened trace, with real names if these are to be shown.
@@ -29,8 +29,8 @@ def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
         batch: Rows at a time.
 
     Raises:
-        SpoolscopeError: it is no SQL, is not one statement that reads, names what is not there,
-            wants another file, or needs more memory than there is.
+        SpoolscopeError: it is no SQL, is not one statement that reads, names an unknown table or
+            column, reads another file, or needs more memory than there is.
     """
     with trace.connect(opens_files=False) as con:
         bound_memory(con, int(trace.meta["counts"]["syscalls"]))
@@ -66,7 +66,7 @@ def _check(con: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 @contextmanager
 def _explained(trace: Trace) -> Iterator[None]:
-    """Turn what DuckDB says into one line and a remedy."""
+    """Turn an error of DuckDB into one line and a remedy."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:  # OSError: in a later batch
@@ -76,7 +76,7 @@ def _explained(trace: Trace) -> Iterator[None]:
 
 
 def _first(error: Exception) -> str:
-    """Return what an error says, with its hint and without a picture of the statement."""
+    """Return the message of an error with its hint, without its excerpt of the statement."""
     said = str(error).split("\nLINE ")[0].split("\n\nPossible")[0]
     return " ".join(said.split()).rstrip(".")
 

@@ -1,4 +1,4 @@
-"""What makes an answer partial, in plain sentences."""
+"""Sentences on what makes an answer partial."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,9 @@ import duckdb
 from spoolscope.analysis.split import Split
 
 KERNELS = ((5, 15), (6, 18))
-"""The kernels whose stacks the rules were written for, first and last."""
+"""The first and last kernel for whose stacks the rules were written."""
 
-# What cannot be told without a program of the recorder, by the beginning of its name.
+# Facts that are missing without a program of the recorder, by the prefix of its name.
 _NEEDS = {
     "on_contention": "which thread held a lock",
     "on_posix_lock": "which process held a file lock (fcntl)",
@@ -24,7 +24,7 @@ _NEEDS = {
     "on_waking": "which thread woke which",
 }
 
-# A recorder that may not read /proc/kallsyms leaves addresses.
+# Without permission to read /proc/kallsyms the recorder stores addresses.
 _NAMELESS = """
 WITH nameless AS (
     SELECT stack_id FROM stacks GROUP BY stack_id HAVING bool_and(symbol LIKE '0x%')
@@ -37,13 +37,13 @@ WHERE shown AND stack_id IN (SELECT stack_id FROM nameless)
 def remarks(
     con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], parts: Split, *, blame: bool
 ) -> list[str]:
-    """Return a sentence on each thing that is missing from the answer, none if it is whole.
+    """Return a sentence on each thing that the answer lacks; none if it is whole.
 
     Args:
         con: Needs ``named_waits``.
         meta: meta.json of the trace.
-        parts: How well the parts add up.
-        blame: Also say what the blame lacks.
+        parts: Errors of the sums of parts.
+        blame: Also list what the blame lacks.
     """
     return [
         *_imported(meta),
@@ -113,7 +113,7 @@ def _version(release: str) -> tuple[int, int] | None:
 
 
 def _imported(meta: Mapping[str, Any]) -> Iterator[str]:
-    """What was never recorded cannot be explained."""
+    """Yield sentences on facts that an import does not have, and so cannot be explained."""
     if imported := meta.get("imported"):
         yield (
             f"Imported from {imported['from']}: there are no segments, so nothing tells what the "
@@ -124,7 +124,7 @@ def _imported(meta: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _evidence(meta: Mapping[str, Any]) -> Iterator[str]:
-    """What the blame lacks; programs of filesystems that were not in use do not count."""
+    """Yield what the blame lacks; BPF programs for filesystems not in use do not count."""
     if meta.get("tier") in ("T0", "T1"):
         yield (
             f"Tier {meta['tier']}: commits, locks and requests were not recorded, so the blame "

@@ -1,4 +1,4 @@
-"""The commands that repeat replays with more rounds, under the same conditions."""
+"""Commands that repeat replays with more rounds, under the same conditions."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,21 +15,22 @@ HALF = "scaled=0.5"
 def more_rounds(
     replay: Replay, wanted: Sequence[str], rounds: int, *, late: bool, undecided: Sequence[str] = ()
 ) -> str | None:
-    """Return a command for some candidates, and one more for each thing left out on purpose.
+    """Return a command for some candidates, and one more for each different what-if.
 
     Args:
-        replay: What was compared.
-        wanted: Candidates without which a command would be of no use: None is returned.
-        rounds: How many to ask for.
-        undecided: Others that more rounds may tell from these.
-        late: The machine could not keep the pace; if it was the recorded one, half of it is tried.
+        replay: The compared replays.
+        wanted: Candidates that the command must have; None is returned if one cannot be had.
+        rounds: Number of rounds for the command.
+        undecided: Other candidates that more rounds may distinguish from these.
+        late: The machine could not keep the pace; instead of the recorded pace, half of it is
+            tried.
     """
     made = replay.conditions
     if late and made.pace == ORIGINAL:
         made = replace(made, pace=HALF)
     groups: dict[tuple[str, ...], dict[str, str]] = {}
     for run in replay.runs:
-        # Replays of earlier versions do not tell how to ask for what they did otherwise.
+        # Replays of earlier versions do not store the options of their what-if.
         options = run.result.what_if.options if run.result.what_if else []
         if options is not None and run.candidate in (*wanted, *undecided):
             groups.setdefault(tuple(options), {})[run.candidate] = _asked_for(run.result)
@@ -57,7 +58,7 @@ def _age(run: Run) -> list[int]:
 
 
 def _asked_for(run: RunResult) -> str:
-    """Return a candidate as ``--on`` was given it, without the label of what was left out."""
+    """Return a candidate as it was given to ``--on``, without the label of the what-if."""
     name = base_name(run)
     return name.removesuffix(f" {run.what_if.label}") if run.what_if else name
 

@@ -1,7 +1,7 @@
-"""A directory for temporary files that outlives neither its process nor, when killed, the next one.
+"""A directory for temporary files, removed by its process or, if that was killed, by the next one.
 
-A process holds a lock on its directory as long as it lives, however it ends: a directory without
-one is left over. Process numbers would not do, as containers share directories, not numbers.
+A process holds a lock on its directory until it ends in any way, so a directory without a lock is a
+leftover. Process ids would not do: containers share directories, but not ids.
 """
 
 import atexit
@@ -17,11 +17,11 @@ PREFIX = "spoolscope-explain-"
 
 @cache
 def scratch() -> Path:
-    """Return this process's directory for temporary files; those left over by others go."""
+    """Return this process's directory for temporary files; remove those left over by others."""
     _sweep(Path(tempfile.gettempdir()))
     while True:
         place = Path(tempfile.mkdtemp(prefix=PREFIX))
-        if _locked(place) is not None and place.exists():  # nobody swept it in between
+        if _locked(place) is not None and place.exists():  # no other process removed it in between
             atexit.register(shutil.rmtree, place, ignore_errors=True)
             return place
 
@@ -34,7 +34,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _locked(place: Path) -> int | None:
-    """Lock a directory of this user's; None if somebody uses it, or it is another user's."""
+    """Lock a directory of this user; return None if it is in use, or another user's."""
     try:
         lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

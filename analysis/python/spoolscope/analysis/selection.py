@@ -24,9 +24,9 @@ class Selection:
 
     Attributes:
         only: Process ids, names of processes (may have ``*``) and mailboxes, that is directories
-            below the spool: a call is shown if one of them is its own; none means all.
-        but: The same: a call is not shown if one of them is its own.
-        part: Calls that began then; None is the whole recording.
+            below the spool: a call is shown if one of them matches it; empty means all.
+        but: The same; a call is not shown if one of them matches it.
+        part: Time in which shown calls began; None is the whole recording.
     """
 
     only: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Selection:
         return self == WHOLE
 
     def lasted_ns(self, duration_ns: int) -> int:
-        """Return the length of the part that is shown of a recording, ns."""
+        """Return the length of the shown part of a recording, ns."""
         if self.part is None:
             return duration_ns
         to_ns = duration_ns if self.part.to_ns is None else min(self.part.to_ns, duration_ns)
@@ -59,12 +59,12 @@ WHOLE = Selection()
 
 @dataclass(frozen=True)
 class Shown:
-    """How tables tell what is shown.
+    """Conditions for the shown part of the tables.
 
     Attributes:
         condition: SQL condition on a row of ``syscalls``.
-        window: From the first of these calls to the end of the last, ns since the epoch, for what
-            is no call; None: all of the recording.
+        window: Time for rows that are no calls, from the first shown call to the end of the last,
+            ns since the epoch; None is all of the recording.
     """
 
     condition: str = "true"
@@ -72,12 +72,12 @@ class Shown:
 
 
 def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Shown:
-    """Return how the tables tell what is shown.
+    """Return the conditions for the shown part of the tables.
 
     The views ``commits`` and ``block_ios`` are narrowed to the window.
 
     Raises:
-        SpoolscopeError: a word means no call, or the part holds none.
+        SpoolscopeError: a word matches no call, or the part holds none.
     """
     if selection.is_whole:
         return Shown()
@@ -107,28 +107,28 @@ def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -
 def _begun(trace: Trace, part: Slice) -> str:
     part.check_within(int(trace.meta["duration_ns"]))
     start_ns = int(trace.meta["start_ns"])
-    # A call that was under way when the recording began is of its first instant.
+    # A call that was under way when the recording began counts as begun at its first instant.
     since = f"ts_ns >= {start_ns + part.from_ns}" if part.from_ns else "true"
     return since if part.to_ns is None else f"{since} AND ts_ns < {start_ns + part.to_ns}"
 
 
 def _meant(con: duckdb.DuckDBPyConnection, words: Sequence[str], table: str) -> str:
-    """Return the condition that a call is of a process, or in a mailbox, that a word means."""
+    """Return the condition that a call matches one of the words."""
     return " OR ".join(_means(con, word, f"{table}_{n}") for n, word in enumerate(words))
 
 
 def _means(con: duckdb.DuckDBPyConnection, word: str, table: str) -> str:
-    """Return the condition for one word; the table will hold the paths that it means.
+    """Return the condition for one word; fill the table with the paths that it matches.
 
     Raises:
-        SpoolscopeError: no call is.
+        SpoolscopeError: it matches no call.
     """
     con.execute(_MEANT.format(table=table), [word.strip("/")] * 2)
     quoted = word.replace("'", "''")
     if word.isascii() and word.isdecimal():
         found = f"pid = {word}"
     else:
-        # Threads have names of their own; tables call all of a process by its leader's.
+        # Threads have names of their own; tables name all threads of a process as its leader.
         leaders = "SELECT pid FROM threads WHERE tid = pid AND kind = 'task' GROUP BY pid "
         named = f"HAVING count(DISTINCT comm) = 1 AND any_value(comm) GLOB '{quoted}'"
         found = f"comm GLOB '{quoted}' OR pid IN ({leaders}{named})"
@@ -153,7 +153,7 @@ def _nothing(con: duckdb.DuckDBPyConnection, word: str) -> SpoolscopeError:
 
 
 def _narrow(con: duckdb.DuckDBPyConnection, trace: Trace, from_ns: int, to_ns: int) -> None:
-    """Leave commits and requests that overlap this time."""
+    """Keep only commits and requests that overlap this time."""
     lengths = {"commits": "dur_ns", "block_ios": "queue_ns + device_ns"}
     for table, length in lengths.items():
         if trace.meta["counts"].get(table):

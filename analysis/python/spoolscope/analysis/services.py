@@ -1,4 +1,4 @@
-"""What the disks were busy with: the time of every request, by what was done for it."""
+"""Busy time of the disks: the time of every request by stage."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from spoolscope.traces.trace import Trace
 
-# A request with PREFLUSH waits in blk-flush.c for the disk's cache to be emptied before it is
-# issued: what counts as queueing there is the flush, made for its submitter. One with FUA is
-# followed by a flush where the disk knows no FUA. The flush request itself is inserted by a
-# worker of the kernel; it is given to the last request that was due for one.
+# A request with PREFLUSH waits in blk-flush.c until the disk's cache is empty before it is issued:
+# its queue time is that flush, made for its submitter. After a request with FUA comes a flush if
+# the disk has no FUA. A kernel worker inserts the flush request itself; it is attributed to the
+# last request that was due for one.
 _SERVICES = """
 CREATE OR REPLACE TEMP TABLE services AS
 WITH requests AS (
@@ -52,9 +52,9 @@ def find_services(con: duckdb.DuckDBPyConnection) -> None:
     """Create the table ``services``: one row for each stage of each request.
 
     ``part`` is queue (waiting to be issued), device (issued), flush (waiting for the disk's
-    cache) or disk_flush (the disk empties its cache, for whichever requests); ``disk`` is the
-    device or partition that a filesystem lies on. Requests that a loop device made of others are
-    left out: they are those others.
+    cache) or disk_flush (the disk empties its cache, for any requests); ``disk`` is the device or
+    partition that a filesystem lies on. Requests that a loop device made of others are left out, as
+    they are the same requests.
     """
     con.execute(
         _SERVICES.format(
@@ -73,15 +73,15 @@ def same_disk(dev: str, disk: str) -> str:
 
 @dataclass(frozen=True)
 class Turns:
-    """Requests in the order in which disks were done with them, one array for each field.
+    """Requests in the order of their completion by the disks, one array for each field.
 
     Attributes:
         disk: The disk; ``kind`` is a place in ``KINDS``.
-        from_ns: Since when it was served: a request that is behind others in the device is not
-            served before the one ahead is done, so that no two turns on a disk overlap.
-        to_ns: When it was done.
+        from_ns: Begin of its service: a request in the device is not served before the one ahead of
+            it is done, so no two turns on a disk overlap.
+        to_ns: End of its service.
         pid: The process that made it; ``comm`` is a place in ``names``.
-        looped: A loop device made it of another request.
+        looped: True if a loop device made it of another request.
     """
 
     disk: np.ndarray
@@ -95,7 +95,7 @@ class Turns:
 
 
 def served(trace: Trace, window: Window = None) -> dict[tuple[int, str], np.ndarray]:
-    """Return for how long each request was served, ns, by disk and kind (read, write, flush)."""
+    """Return the service time of each request, ns, by disk and kind (read, write, flush)."""
     found: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
     for turns in disk_turns(trace, window):
         ns = turns.to_ns - turns.from_ns
@@ -118,7 +118,7 @@ def disk_turns(trace: Trace, window: Window = None) -> Iterator[Turns]:
     for part in trace.parts("block_ios", _COLUMNS):
         rows, last_ns = _rows(part, names), part["ts_ns"][-1].as_py()
         known = np.concatenate([open_, rows], axis=1)
-        # Those of later parts are not done before the last one of this part was made.
+        # No request of a later part is done before the last request of this part was made.
         done = known[_TO] <= last_ns
         yield _turns(known[:, done], done_ns, window, list(names))
         open_ = known[:, ~done]
@@ -142,7 +142,7 @@ def _rows(part: pa.Table, names: dict[str, int]) -> np.ndarray:
 
 
 def _codes(column: pa.ChunkedArray, known: dict[str, int], *, grow: bool) -> np.ndarray:
-    """Return texts as numbers; -1 for one that is not known, if none are to be added."""
+    """Return texts as codes; without ``grow`` an unknown text is -1, else it is added."""
     texts = column.combine_chunks()
     words = [str(word) for word in texts.dictionary.to_pylist()]
     for word in words if grow else ():
@@ -153,7 +153,7 @@ def _codes(column: pa.ChunkedArray, known: dict[str, int], *, grow: bool) -> np.
 
 
 def _turns(rows: np.ndarray, done_ns: dict[int, int], window: Window, names: list[str]) -> Turns:
-    """Put requests that are next to be done into the order of the disks; remember its end."""
+    """Put the next requests into the order of the disks; update ``done_ns``, the end of each."""
     rows = rows[:, rows[_KIND] >= 0]
     if window is not None:
         rows = rows[:, (rows[_FROM] < window[1]) & (rows[_TO] > window[0])]

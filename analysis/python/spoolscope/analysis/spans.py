@@ -1,4 +1,4 @@
-"""Intervals of a drawing: laid beside one another, cut apart, and made fewer."""
+"""Intervals of a drawing: functions that put them into lanes, cut overlaps and merge them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ class Span:
 
     Attributes:
         from_ns: Its begin; ``to_ns`` its end.
-        causes: {cause or part of a commit: ns} that it is drawn as, the largest first.
-        words: What it was; n spans are in it.
+        causes: {cause or part of a commit: ns} for its drawing, the largest first.
+        words: Description; n is the number of merged spans.
     """
 
     from_ns: int
@@ -28,7 +28,7 @@ class Span:
 
 
 def packed(spans: Iterable[Span], most: int) -> list[list[Span]]:
-    """Put spans into lanes in which none overlaps another; those that find no lane are left out."""
+    """Put spans into lanes without overlaps; spans that fit into no lane are left out."""
     lanes: list[list[Span]] = []
     for span in sorted(spans, key=lambda span: (span.from_ns, -span.to_ns)):
         for lane in lanes:
@@ -42,7 +42,7 @@ def packed(spans: Iterable[Span], most: int) -> list[list[Span]]:
 
 
 def apart(spans: Iterable[Span]) -> list[Span]:
-    """Cut off what overlaps the span before."""
+    """Cut off the part of each span that overlaps the span before."""
     found: list[Span] = []
     now = 0
     for span in sorted(spans, key=lambda span: (span.from_ns, span.to_ns)):
@@ -55,11 +55,11 @@ def apart(spans: Iterable[Span]) -> list[Span]:
 
 
 def fewer(spans: list[Span], most: int) -> list[Span]:
-    """Keep the longest spans; those between two of them become one, with their causes in sum.
+    """Keep the longest spans; merge those between two of them, with their causes in sum.
 
     Args:
         spans: In order of time.
-        most: How many to leave, an odd number.
+        most: Most spans to keep, an odd number.
     """
     if len(spans) <= most:
         return spans

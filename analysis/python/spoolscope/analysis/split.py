@@ -1,9 +1,9 @@
 """The exact split: every nanosecond of every call belongs to one cause.
 
 The recorder's four numbers (on CPU, blocked, run queue, preempted) add up to the length of the
-call. The segments of a call only label its blocked part: what they do not cover, because one
-was lost or was never recorded, becomes ``unexplained``, so the sum holds in any case, and
-``sum_error_ns`` shows if it ever did not.
+call. The segments of a call only label its blocked part: time that they do not cover, because one
+was lost or was never recorded, becomes ``unexplained``, so the sum is always right;
+``sum_error_ns`` would show an error.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from spoolscope.analysis.causes import MACHINE
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.throttle import name_limits
 
-# Most calls were on the CPU for all of their length: only the others, a few per cent, meet the
-# segments. Those that sync, or that samples and commits name, are here, too, so that nobody has to
-# look for them among all calls again. Of keys of two columns DuckDB holds every row against each
-# one that is null.
+# Most calls were on the CPU for all of their length: only the others, a few per cent, are joined
+# with the segments. Calls that sync, or that samples and commits name, are here, too, so that no
+# later stage has to search all calls. For keys of two columns DuckDB compares every row with each
+# null row.
 _WAITED = """
 CREATE OR REPLACE TEMP TABLE waited AS
 SELECT ts_ns, dur_ns, oncpu_ns, blocked_ns, runq_ns, preempted_ns, stolen_ns, pid, tid, seq, comm,
@@ -30,7 +30,7 @@ WHERE dur_ns != oncpu_ns OR oncpu_ns < 0 OR blocked_ns != 0 OR runq_ns != 0 OR p
         UNION ALL SELECT trigger_tid, trigger_seq FROM commits WHERE trigger_seq IS NOT NULL)
 """
 
-# Thread ids and sequence numbers may be reused in a long trace; time tells the calls apart.
+# Thread ids and sequence numbers may be reused in a long trace; their times distinguish calls.
 _WAITS = """
 CREATE OR REPLACE TEMP TABLE named_waits AS
 WITH blocked AS (
@@ -54,8 +54,8 @@ CREATE OR REPLACE TEMP TABLE covered AS
 SELECT call, CAST(sum(dur_ns) AS BIGINT) AS blocked_ns FROM named_waits GROUP BY call
 """
 
-# The blocked time of a call that its segments do not cover, as one more wait. When it was is not
-# known: it is not placed, and stands at the start of the call.
+# Blocked time of a call that its segments do not cover, as one more wait. Its time is unknown: it
+# is not placed, and gets the start of the call.
 _REMAINDER = """
 INSERT INTO named_waits
 SELECT c.rowid, c.ts_ns, c.blocked_ns - coalesce(w.blocked_ns, 0), c.ts_ns, c.pid, c.tid, c.seq,
@@ -89,7 +89,7 @@ SELECT coalesce(max(abs(dur_ns - oncpu_ns - blocked_ns - runq_ns - preempted_ns)
 FROM waited
 """
 
-# Parts after labelling against the whole, for calls that waited.
+# Difference of the sum of parts after labelling and the whole, for calls that waited.
 _ERROR_WAITED = """
 WITH named AS (
     SELECT call, CAST(sum(dur_ns) AS BIGINT) AS ns FROM named_waits GROUP BY call
@@ -119,13 +119,13 @@ FROM seen s LEFT JOIN waited c ON c.rowid = s.call
 
 @dataclass(frozen=True)
 class Split:
-    """How well the parts of the calls add up.
+    """Errors of the sums of parts of calls.
 
     Attributes:
         sum_error_ns: Largest |parts - whole| over all calls, after labelling.
         segment_error_ns: Largest difference between a recorded part of a call and the sum of
             the call's segments of that state, over the calls that have segments.
-        calls_with_segments: How many calls that comparison covers.
+        calls_with_segments: Number of calls in that comparison.
         stray_segments: Segments whose call is not in the trace.
         blocked_ns: Blocked time of all calls.
         without_segment_ns: Blocked time that no segment covers.
@@ -145,7 +145,7 @@ def show_calls(con: duckdb.DuckDBPyConnection, shown: str) -> None:
 
 
 def find_waited(con: duckdb.DuckDBPyConnection, shown: str) -> None:
-    """Create ``waited``; ``shown`` is the condition that a call is among what is shown."""
+    """Create ``waited``; ``shown`` is the SQL condition for a shown call."""
     con.execute(_WAITED.format(sync=list(SYSCALL_CLASSES["sync"]), shown=shown))
 
 
@@ -175,7 +175,7 @@ def check_split(con: duckdb.DuckDBPyConnection) -> Split:
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> tuple[int, ...]:
-    rows = con.execute(query).fetchall()  # to the end: only then is the connection free
+    rows = con.execute(query).fetchall()  # read to the end, to free the connection
     return rows[0] if rows else ()
 
 

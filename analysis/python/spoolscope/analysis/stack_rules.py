@@ -10,9 +10,9 @@ A rule is one line of data in ``rules/*.toml``::
 (``.constprop.0``, ``.isra.0``, ``.part.0``, ``.cold``) are ignored. Files are read in order of
 their names and the first rule that matches wins.
 
-A rule with ``around = true`` is about work that kernels do in the midst of other work, as
-reclaiming memory: what waits inside of it is named by its own rule, unless that is one of a file
-with ``last_resort = true``.
+A rule with ``around = true`` is about work that kernels do within other work, such as reclaiming
+memory: a wait inside it is named by its own rule, unless that is in a file with ``last_resort =
+true``.
 """
 
 import re
@@ -33,7 +33,7 @@ _SET = re.compile(r"@(\w+)")
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule: the stacks it matches, the cause it gives, the filesystem it is about."""
+    """One rule: the stacks it matches, the cause it gives, and its filesystem."""
 
     cause: str
     stack: str
@@ -44,7 +44,7 @@ class Rule:
 
 
 def bare(symbol: str) -> str:
-    """Return a function name without the suffixes compilers add to clones of it."""
+    """Return a function name without the suffixes that compilers add to clones."""
     return _SUFFIX.sub("", symbol)
 
 
@@ -56,7 +56,7 @@ def frame_sets() -> Mapping[str, str]:
 
 
 def split_stack(stack: str) -> list[tuple[str, list[str]]]:
-    """Return what precedes each frame of a rule ("", "<" or "<<"), and its alternatives.
+    """Return the separator before each frame of a rule ("", "<" or "<<"), and its alternatives.
 
     Raises:
         SpoolscopeError: a frame is empty, or a set is unknown.

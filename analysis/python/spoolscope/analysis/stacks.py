@@ -1,4 +1,4 @@
-"""Kernel stacks of a trace: their cause, and the clusters no rule knows."""
+"""Kernel stacks of a trace: their cause, and clusters of unknown ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spoolscope.analysis.stack_rules import Rule, bare, classify
 
-# How a task goes to sleep and how we saw it: these frames say nothing about why.
+# Frames of going to sleep and of recording it: they do not show the reason.
 _PLUMBING = (
     "bpf_*",
     "__bpf_*",
@@ -89,7 +89,7 @@ def label_stacks(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule]) -> None:
 
 
 def telling(frames: Sequence[str]) -> Frames:
-    """Return the frames that say why a task slept, without suffixes."""
+    """Return the frames that show why a task slept, without suffixes."""
     names = (bare(frame) for frame in frames)
     return tuple(n for n in names if not any(fnmatchcase(n, p) for p in _PLUMBING))
 

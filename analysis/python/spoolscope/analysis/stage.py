@@ -1,7 +1,7 @@
-"""A stage of an analysis: tables made of others, by name; and what runs stages in order.
+"""Stages of an analysis, which make tables from others, and the code that runs them in order.
 
-No table is known by a docstring alone: a stage says what it needs and makes, and whoever asks for
-a table gets it with all that it is made of, each made once.
+A stage declares the tables that it needs and makes. A request for a table makes it and all the
+tables that it depends on, each once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ class Field:
 FROM, TO = ("ns", "Start, since the epoch."), ("ns", "End, since the epoch.")
 CAUSE = ("", "A cause of the closed list.")
 SHOWN = ("", "The call is among what is shown; sums are of those.")
-"""Units and meanings of columns that many tables have."""
+"""Units and meanings of columns that occur in many tables."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """One table that a stage makes: what a row is, and its columns."""
+    """One table that a stage makes: the meaning of a row, and its columns."""
 
     name: str
     row: str
@@ -47,8 +47,8 @@ class Stage:
         name: Unique.
         needs: Tables, of the recording or made by other stages.
         makes: Tables that others may use.
-        make: Makes them on a connection that has what it needs.
-        inner: Further tables that it leaves, for stages that name them among their needs.
+        make: Function that makes them on a connection with the needed tables.
+        inner: Further tables that it makes, for stages that name them among their needs.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Stage:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of all tables that it leaves."""
+        """The names of all tables that it makes."""
         return (*(made.name for made in self.makes), *self.inner)
 
 
@@ -68,13 +68,13 @@ class Work:
     """An analysis under way, on a connection of ``Trace.connect``.
 
     Attributes:
-        con: The connection; what has been made is there, as temporary tables and views.
-        stages: All that can be made.
+        con: The connection; tables made so far are temporary tables and views there.
+        stages: All stages that can be run.
         meta: meta.json of the trace.
-        rules: Those that name stacks, by default the shipped ones.
-        shown: Condition that a row of ``syscalls`` is among what is shown (``selection.select``):
-            sums are of those, tables have all calls.
-        facts: What Python made for its own stages, by name.
+        rules: Rules that name stacks, by default the shipped ones.
+        shown: SQL condition that a row of ``syscalls`` is shown (``selection.select``): sums are
+            over shown calls, tables have all calls.
+        facts: Python values for stages, by name.
     """
 
     con: duckdb.DuckDBPyConnection
@@ -86,7 +86,7 @@ class Work:
     made: set[str] = field(default_factory=set)
 
     def make(self, *tables: str) -> None:
-        """Make tables, and before them what they need, unless they have been made."""
+        """Make tables and what they need, unless they have been made."""
         for stage in in_order(self.stages, tables):
             if stage.name not in self.made:
                 stage.make(self)
@@ -97,8 +97,8 @@ def in_order(stages: Sequence[Stage], tables: Iterable[str]) -> list[Stage]:
     """Return the stages that make some tables, each after those that it needs.
 
     Raises:
-        KeyError: nobody makes a table, and no recording has it.
-        graphlib.CycleError: two need each other.
+        KeyError: no stage makes a table, and no recording has it.
+        graphlib.CycleError: stages need each other.
     """
     makers = {table: stage for stage in stages for table in stage.tables}
     graph: dict[str, set[str]] = {}
@@ -126,7 +126,7 @@ def columns(of: Iterable[str], words: str, **own: tuple[str, str]) -> tuple[Fiel
 
 
 def on(make: Callable[[duckdb.DuckDBPyConnection], object]) -> Callable[[Work], None]:
-    """Return a stage's function that needs nothing but the connection."""
+    """Return a stage's function made from one that needs only the connection."""
 
     def made(work: Work) -> None:
         make(work.con)

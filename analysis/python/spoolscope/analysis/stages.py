@@ -1,6 +1,6 @@
-"""The stages of an explanation: all tables that it makes of a recording, with units.
+"""The stages of an explanation: all tables that it makes from a recording, with units.
 
-``query`` shows those that a stage makes as views; its inner tables are for other stages.
+``query`` offers the tables that a stage makes as views; inner tables are for other stages.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Intervals for ratios of two candidates, and the words that may be said about them.
+"""Intervals for ratios of two candidates, and the verdict words for them.
 
 The unit is the run, never the call: pooled calls of one run depend on one another, and their
 "95 %" intervals cover the truth 40 to 67 % of the time. Runs are paired by round, because the
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 MINIMUM_EFFECT = 0.05
-"""A difference below 5 % is called equivalent."""
+"""Difference below which candidates are equivalent: 5 %."""
 
 MINIMUM_ROUNDS = 3
 MINIMUM_BLOCKS = 10
@@ -28,7 +28,7 @@ class Estimate:
         ratio: Geometric mean of the paired ratios, or the ratio of sums within one run.
         low: Lower end of the 95 % interval, None if there is none; high likewise.
         n: Number of pairs of runs.
-        n_lower: In how many of them the candidate was lower.
+        n_lower: Number of pairs in which the candidate was lower.
         method: "paired-t" over rounds, "within-run" over time blocks, or "none".
     """
 
@@ -91,9 +91,9 @@ def within_run(candidate: np.ndarray, reference: np.ndarray, seed: int = 0) -> E
     Args:
         candidate: Time in calls per block, the same calls in the same block on both sides.
         reference: Likewise for the reference.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
 
-    It tells how much one run varies in itself; what a second run would do it cannot tell.
+    The interval shows how much one run varies in itself, not what a second run would do.
     """
     used = (candidate > 0) | (reference > 0)
     c, r = candidate[used].astype(np.float64), reference[used].astype(np.float64)
@@ -118,8 +118,8 @@ def unpaired_blocks(
 
     Args:
         candidate: Sums and numbers of events by block of time.
-        reference: Likewise; its blocks are others, and drawn by themselves.
-        seed: Of the resampling.
+        reference: The same; its blocks are different ones, and drawn separately.
+        seed: Seed of the resampling.
     """
     generator = np.random.default_rng(seed)
     means, drawn = [], []
@@ -143,7 +143,7 @@ def unpaired_blocks(
 def word(estimate: Estimate, *, faithful: bool = True) -> str:
     """Return faster, slower, equivalent or inconclusive; indicative when rounds are too few.
 
-    Few rounds indicate nothing, either, if their interval holds both less and more.
+    Too few rounds indicate nothing, either, if their interval has values on both sides of 1.
     """
     if not faithful:
         return "inconclusive"
@@ -160,20 +160,20 @@ def word(estimate: Estimate, *, faithful: bool = True) -> str:
 
 
 def contradict(one: Estimate, other: Estimate) -> bool:
-    """Tell whether two metrics order a candidate and its reference differently.
+    """Return True if two metrics order a candidate and its reference differently.
 
-    A difference that counts as none orders nothing.
+    An equivalent difference gives no order.
     """
     ratios = (one.ratio, other.ratio)
     least, most = min(ratios), max(ratios)
     apart = least < 1 / (1 + MINIMUM_EFFECT) or most > 1 + MINIMUM_EFFECT
-    return bool(least < 1 < most and apart)  # of what is unknown (nan) nothing is told
+    return bool(least < 1 < most and apart)  # False if one is unknown (nan)
 
 
 def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
     """Return Kendall's tau-b of two metrics over the same things: 1 is the same order.
 
-    Pairs that are equal in one of them count for neither; nan if all are, or there is one thing.
+    Pairs that are equal in one metric count for neither order; nan if all are, or with one thing.
     """
     a, b = np.asarray(one, np.float64), np.asarray(other, np.float64)
     first, second = np.triu_indices(len(a), 1)
@@ -183,7 +183,7 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def rounds_wanted(estimate: Estimate) -> int:
-    """Return how many rounds would probably give a verdict; 10 when that cannot be told."""
+    """Return the number of rounds that would probably give a verdict; 10 if that is unknown."""
     if estimate.method != "paired-t" or estimate.high is None or estimate.n < MINIMUM_ROUNDS:
         return 10
     effect, limit = abs(math.log(estimate.ratio)), math.log1p(MINIMUM_EFFECT)

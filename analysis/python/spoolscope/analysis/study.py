@@ -1,4 +1,4 @@
-"""Everything a report shows about one trace, computed in one pass over it."""
+"""All that a report shows about one trace, computed on one connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from spoolscope.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Study:
-    """One trace, explained and looked at from all sides; see the modules of the fields."""
+    """The analyses of one trace; see the modules of the fields."""
 
     name: str
     explanation: Explanation
@@ -62,7 +62,7 @@ class Study:
 
     @property
     def findings(self) -> list[str]:
-        """What makes the calls slow, and what to try; the largest parts; who caused commits."""
+        """Sentences on why calls are slow and what to try, largest parts, and commit triggers."""
         total = self.explanation.filesystem_ns or 1
         insights = self.explanation.insights
         said = [insight.text for insight in insights]
@@ -95,12 +95,12 @@ def study(
     """Study a trace.
 
     Args:
-        trace: It, opened, or its directory.
-        name: What to call it, by default the name of the directory.
-        comms: Names to use instead of the recorded ones, by thread id: in the trace of a
-            replay every process is the replayer, and this tells what it stood for.
+        trace: An opened trace, or its directory.
+        name: Name to show, by default that of the directory.
+        comms: Names to use instead of the recorded ones, by thread id: in the trace of a replay
+            every process is the replayer, and these are the names of the replayed processes.
         progress: Called with the phase and the share of all that is done.
-        bins: The most bins of time.
+        bins: Largest number of bins of time.
 
     Raises:
         SpoolscopeError: it is not a trace, or is damaged.

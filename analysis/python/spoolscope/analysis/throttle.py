@@ -1,9 +1,9 @@
-"""Waits for what limits of control groups held back before the disk was asked for it.
+"""Waits for requests that control-group limits held back before they were made.
 
-blk-throttle puts what is over a limit aside before it is a request, and whoever waits for it sleeps
-on the page or the buffer as for any other request: its stack shows no limit. But the recorder
-knows which requests were made by the worker that lets go what was put aside (``held_back``). A wait
-that ended with such a request was for the limit until the request was made.
+blk-throttle sets aside I/O over a limit before it becomes a request, and a thread that waits for it
+sleeps on the page or the buffer as for any other request: its stack shows no limit. But the
+recorder marks requests made by the worker that releases such I/O (``held_back``). A wait that ended
+with such a request was for the limit until the request was made.
 """
 
 import duckdb
@@ -18,9 +18,9 @@ AND NOT ({one_of("cause", COMMIT_ENDS)} AND filesystem = 'ext4' AND seq IS NOT N
 AND placed AND waker_seq IS NULL
 """
 
-# The request that a wait ended with: the last one on its disk that was complete when the thread was
+# The request that ended a wait: the last one on its disk that completed before the thread was
 # woken. The driver's own flushes end within or after the request that they are for. Filesystems
-# over several disks have a number of their own, below 1 << 20: then it may be any disk.
+# over several disks have an anonymous device number, below 1 << 20: then any disk may be meant.
 _HELD = """
 CREATE OR REPLACE TEMP TABLE held AS
 WITH requests AS (
@@ -49,13 +49,13 @@ FROM held h WHERE h.row = t.rowid
 
 
 def name_limits(con: duckdb.DuckDBPyConnection, table: str) -> None:
-    """Cut waits for requests that were held back in two: the limit, and the rest.
+    """Cut waits for held-back requests in two: the wait for the limit, and the rest.
 
     Args:
         con: Needs ``block_ios``.
         table: Rows are waits: ts_ns, dur_ns, seq, dev, cause, filesystem, waker, waker_pid,
             waker_tid, waker_comm, waker_seq, placed. The part until the request was made becomes a
-            row of the cause io_throttle that nobody woke; the sum of ``dur_ns`` does not change.
+            row of the cause io_throttle without a waker; the sum of ``dur_ns`` does not change.
     """
     if not con.execute("SELECT 1 FROM block_ios WHERE held_back LIMIT 1").fetchall():
         return

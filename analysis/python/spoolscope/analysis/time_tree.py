@@ -11,7 +11,7 @@ from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 
 PROGRAMS = 10
 LEAST = 0.003
-"""Calls and causes below this share of all time are one each, within their program or call."""
+"""Calls and causes below this share of all time are merged within their program or call."""
 OTHER_CALLS, OTHER_CAUSES = "(other calls)", "(other causes)"
 
 
@@ -28,10 +28,10 @@ class Node:
 
 
 def time_tree(con: duckdb.DuckDBPyConnection) -> list[Node]:
-    """Return the parts, each below the one that it is of (needs the tables of ``in_bins``).
+    """Return the parts, each after its parent (needs the tables of ``in_bins``).
 
-    The first has the path () and is all time but waits of programs for programs; the parts of a
-    part add up to it.
+    The first has the path () and is all time except waits of programs for programs; the children of
+    a part add up to it.
     """
     times = {
         (comm, call, cause): ns
@@ -76,7 +76,7 @@ def _largest(rows: Iterable[tuple[str, int]], most: int) -> set[str]:
 
 
 def _folded(ns_of: Mapping[tuple[str, ...], int], least: float) -> dict[tuple[str, ...], int]:
-    """Put the small causes of a call together."""
+    """Merge the small causes of a call."""
     found: dict[tuple[str, ...], int] = defaultdict(int)
     for path, ns in ns_of.items():
         found[path if ns >= least else (*path[:-1], OTHER_CAUSES)] += ns

@@ -1,4 +1,4 @@
-"""Who uses the spool right now: one short trace, by process, mailbox, file, cause and commit."""
+"""Current use of the spool: one short trace, by process, mailbox, file, cause and commit."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -14,11 +14,11 @@ from spoolscope.traces.calls import CALLS
 from spoolscope.traces.pathclass import mailbox_sql
 from spoolscope.traces.trace import Trace
 
-# fork, exit or chdir are recorded for the sake of a replay, whatever they have to do with a spool.
+# fork, exit or chdir are recorded for replays, even if they do not touch a spool.
 _USE = f"syscall NOT IN {tuple(c.name for c in CALLS.values() if c.klass == 'task')}"
 
 LISTED = 1000
-"""So many mailboxes, files and commits of an interval are told: those with the most time."""
+"""Largest number of mailboxes, files and commits listed of an interval: those with most time."""
 
 NO_FILE, TOP = "(no spool file)", "(top of the spool)"
 
@@ -33,7 +33,7 @@ _WAITS = f"""
 SELECT pid, cause, CAST(sum(dur_ns) AS BIGINT) FROM named_waits WHERE {_USE} GROUP BY ALL
 """
 
-# By what a file's name comes to.
+# Sums by an expression of the file's path.
 _PLACES = f"""
 WITH named AS (SELECT path_id, {{name}} AS name FROM paths WHERE kind = 'spool'),
 calls AS (
@@ -70,9 +70,8 @@ class ProcessUse:
         pid: Its id.
         comm: Its last name.
         calls: Calls that returned.
-        time_ns: Time in calls that returned; those still under way at the end of the recording
-            are in it, too.
-        max_ns: The longest of them.
+        time_ns: Time in calls that returned, or were still under way at the end of the recording.
+        max_ns: The longest of these calls.
         blocked_ns: Time asleep.
         causes: ``time_ns`` by cause, the largest first; sums to it.
         commits: Journal commits that it triggered; one under way when an interval ends is in none.
@@ -107,7 +106,7 @@ class CommitMade:
     Attributes:
         ts_ns: Its begin, since the epoch; dur_ns its length.
         kind: As in the table ``commits``, as is trigger, what asked for it.
-        comm: Name of who asked for it, if that is known; pid its process.
+        comm: Name of the thread that asked for it, if known; pid its process.
         blocks: Blocks that it wrote, if that is known.
     """
 
@@ -122,16 +121,16 @@ class CommitMade:
 
 @dataclass(frozen=True)
 class Interval:
-    """What happened on the spool in one interval; processes with the most time in calls first.
+    """The use of the spool in one interval; processes with the most time in calls first.
 
     Attributes:
         start_ns: Its begin, since the epoch.
         duration_ns: Its length.
-        commits: Journal commits, whoever triggered them.
+        commits: All journal commits, with any trigger.
         lost: Calls that were lost.
-        processes: Who made calls or triggered commits.
-        mailboxes: Those used, with the most time in calls first; at most LISTED. Likewise
-            ``files`` and ``longest_commits``.
+        processes: Processes that made calls or triggered commits.
+        mailboxes: Used mailboxes, the most time in calls first; at most LISTED. Likewise ``files``
+            and ``longest_commits``.
     """
 
     start_ns: int
@@ -191,7 +190,7 @@ def study_interval(directory: Path) -> Interval:
 
 
 def _places(con: duckdb.DuckDBPyConnection, name: str) -> list[PlaceUse]:
-    """Sum up calls by what ``name``, an expression of a path, gives."""
+    """Sum up calls by ``name``, an SQL expression of a path."""
     found: dict[str, PlaceUse] = {}
     for place, calls, *times in con.execute(_PLACES.format(name=name)).fetchall():
         time_ns, max_ns, blocked_ns, *machine = times

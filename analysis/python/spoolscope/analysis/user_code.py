@@ -1,4 +1,4 @@
-"""Which code asked for calls: their time by the function of a program, and by stack."""
+"""Program code that made the calls: their time by function of a program, and by stack."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ import duckdb
 
 LISTED = 50
 
-# The first function outside the C library; where no symbol names it, its file and place.
+# The first function outside the C library; without a symbol, its file and offset.
 _ASKED = """
 CREATE OR REPLACE TEMP TABLE asked_by AS
 WITH named AS (
@@ -47,10 +47,10 @@ GROUP BY a.stack, a.depth ORDER BY ns DESC, a.stack LIMIT {LISTED}
 
 @dataclass(frozen=True)
 class UserFunction:
-    """Calls that one function of a program asked for.
+    """Calls made by one function of a program.
 
     Attributes:
-        function: Its name, or the file and the place in it where no symbol names it.
+        function: Its name, or file and offset if it has no symbol.
         program: Name of its file.
         n: Calls; time_ns their time, max_ns the longest, syscall the most frequent.
     """
@@ -65,7 +65,7 @@ class UserFunction:
 
 @dataclass(frozen=True)
 class UserStack:
-    """Calls that were made from one place; ``stack`` is it, innermost first; else likewise."""
+    """Calls made from one ``stack``, innermost frame first; other fields as above."""
 
     stack: str
     depth: int
@@ -77,11 +77,11 @@ class UserStack:
 
 @dataclass(frozen=True)
 class UserCode:
-    """Which code asked for calls.
+    """Calls by the program code that made them.
 
     Attributes:
-        functions: The largest time first, at most LISTED; likewise ``stacks``.
-        unknown: Calls of processes that had ended before their code was looked at.
+        functions: Functions, the largest time first, at most LISTED; likewise ``stacks``.
+        unknown: Calls of processes that had ended before their symbols were read.
     """
 
     functions: list[UserFunction] = field(default_factory=list)
@@ -90,7 +90,7 @@ class UserCode:
 
     @property
     def short(self) -> bool:
-        """Most of the calls were made from stacks of no more than three frames."""
+        """True if most of the calls were made from stacks of no more than three frames."""
         short = sum(stack.n for stack in self.stacks if stack.depth <= _SHORT)
         return short * 2 > sum(stack.n for stack in self.stacks)
 

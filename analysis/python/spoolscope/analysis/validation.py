@@ -1,8 +1,8 @@
-"""Does the ranking hold? Recordings of one service on several filesystems, and replays of one.
+"""Test of the ranking: recordings of one service on several filesystems, and replays of one.
 
-The calls of two recordings are not the same ones, so that all is held against their number: the
-time in calls is that of a call, on both sides. The replays are of the first recording, over the
-same calls on every candidate. File locking is left out everywhere.
+The calls of two recordings are different ones, so all is divided by their number: the time in calls
+is that of a call, on both sides. The replays are of the first recording, over the same calls on
+every candidate. File locking is left out everywhere.
 """
 
 import math
@@ -24,7 +24,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 TOLD = 0.05
-"""A cause is told whose time a call differs by this part of the time of all causes."""
+"""Least difference in a cause's time per call that is listed, as a part of all causes' time."""
 
 Values = Mapping[str, float | None]
 
@@ -39,23 +39,23 @@ class Ratio:
 
     @property
     def apart(self) -> float:
-        """The replayed ratio by the recorded one, less 1; nan if one is not known."""
+        """The replayed ratio by the recorded one, less 1; nan if one is unknown."""
         return self.replayed.ratio / self.recorded.ratio - 1
 
     @property
     def sides(self) -> tuple[int, int]:
-        """On which side of 1 both intervals lie, -1 or 1; 0 where one does not tell."""
+        """The side of 1 on which each interval lies, -1 or 1; 0 if it holds 1 or is unknown."""
         return _side(self.recorded), _side(self.replayed)
 
     @property
     def is_sure(self) -> bool:
-        """Both say that the same one is faster."""
+        """True if both show that the same one is faster."""
         ours, theirs = self.sides
         return ours == theirs != 0
 
     @property
     def is_wrong(self) -> bool:
-        """Each says that another one is faster."""
+        """True if they show that different ones are faster."""
         ours, theirs = self.sides
         return ours * theirs < 0
 
@@ -72,7 +72,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class OtherCause:
-    """A cause that takes another time in the replay; ns of a call, a mean over the runs."""
+    """A cause with a different time in the replay; ns per call, a mean over the runs."""
 
     filesystem: str
     cause: str
@@ -86,11 +86,11 @@ class Validation:
 
     Attributes:
         reference: The filesystem of the replayed recording.
-        recordings: How many there are of each filesystem; runs likewise.
+        recordings: Number of recordings of each filesystem; runs likewise.
         calls: Calls of each, a mean over the recordings.
-        metrics: The time of a call first.
-        causes: Those that differ, the largest difference first; None if no replay was recorded.
-        warnings: What weakens it.
+        metrics: Metrics, the time of a call first.
+        causes: Causes that differ, the largest difference first; None if no replay was recorded.
+        warnings: Sentences on what weakens the answer.
     """
 
     reference: str
@@ -103,7 +103,7 @@ class Validation:
 
     @property
     def holds(self) -> bool:
-        """The replays order the filesystems by the time of a call as the recordings do."""
+        """True if replays and recordings order the filesystems by the time of a call alike."""
         return self.metrics[0].tau == 1.0
 
     @property
@@ -145,7 +145,7 @@ def _known(value: Any) -> Any:
 
 
 class _Recording:
-    """The calls of a recording since its snapshot that returned, without file locking."""
+    """The completed calls of a recording since its snapshot, without file locking."""
 
     def __init__(self, trace: Trace) -> None:
         table = trace.table("syscalls", ["syscall", "ts_ns", "dur_ns", "flags_seen"])
@@ -177,10 +177,10 @@ class _Recording:
 
 
 def validate(recordings: Mapping[str, Sequence[Trace]], found: Comparison) -> Validation:
-    """Hold recordings of a service against replays of one of them.
+    """Compare recordings of a service with replays of one of them.
 
     Args:
-        recordings: By filesystem, as candidates are called; those of the reference first, and of
+        recordings: Recordings by filesystem, named as candidates; the reference's first, and of
             these the replayed one first.
         found: The comparison of its replays.
 
@@ -243,7 +243,7 @@ def _candidate(found: Comparison, name: str) -> Candidate:
 
 
 def _replayed(replay: Replay, chosen: Mapping[str, Candidate]) -> dict[str, list[Values]]:
-    """Return the metrics of each run; the time in calls is that of a call."""
+    """Return the metrics of each run; the time in calls is divided by the number of calls."""
     calls = compared_calls(replay)
     found: dict[str, list[Values]] = {}
     for name, candidate in chosen.items():
@@ -284,7 +284,7 @@ def _recorded_ratio(
     name: str,
     reference: str,
 ) -> Estimate:
-    """Return the ratio of recordings, in the order in which they were given; of one by blocks."""
+    """Return the ratio of recordings, paired in the given order; of single ones by blocks."""
     if key == PRIMARY and min(len(read[name]), len(read[reference])) == 1:
         return unpaired_blocks(read[name][0].by_block(), read[reference][0].by_block())
     return _ratio(key, recorded[name], recorded[reference])

@@ -1,4 +1,4 @@
-"""The verdict in words: one headline, what it rests on, and what would make it surer."""
+"""The verdict in words: a headline, its basis, and what would make it more certain."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 REASONS_OF_KERNEL = 2
 
 LEAST_TAKEN = 0.02
-"""Time that other programs took is worth a sentence from this part of all on."""
+"""Least share of time taken by other programs that is worth a sentence."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a user should take away.
+    """The answer for a user.
 
     Attributes:
         word: faster, equivalent, inconclusive or indicative; "alone" with one candidate.
-        best: The candidate with the least time in calls; other is what it is held against.
-        headline: Which and by how much, one sentence.
-        sure: How sure, one or two sentences.
-        reasons: Why, one sentence each, the weightiest first.
-        problems: What weakens it, one sentence each.
-        warnings: Where the two primary metrics order candidates differently.
-        next_command: What to run for a surer answer, None if there is nothing to gain.
+        best: The candidate with the least time in calls; other is the one that it is compared with.
+        headline: Which is faster and by how much, one sentence.
+        sure: How certain that is, one or two sentences.
+        reasons: Sentences on why, the most important first.
+        problems: Sentences on what weakens it.
+        warnings: Sentences on pairs that the two primary metrics order differently.
+        next_command: Command for a more certain answer; None if there is nothing to gain.
     """
 
     word: str
@@ -59,15 +59,15 @@ def give_verdict(
     *,
     n_calls: int,
 ) -> Verdict:
-    """Say which candidate is best.
+    """Return the verdict on which candidate is best.
 
     Args:
-        replay: What was compared.
-        candidates: By name, the best first.
-        pair: The best one against the other it is held to.
-        beside: The word on each other candidate against the best.
+        replay: The compared replays.
+        candidates: Candidates by name, the best first.
+        pair: The best candidate against the one that it is compared with.
+        beside: The verdict word on each other candidate against the best.
         kernels: Candidates on newer kernels against the same ones on the oldest.
-        n_calls: Calls compared.
+        n_calls: Number of calls compared.
     """
     best = next(iter(candidates.values()))
     problems = [
@@ -124,7 +124,7 @@ def give_verdict(
 
 
 def order_warnings(pairs: Sequence["Pair"]) -> list[str]:
-    """Say which pairs the time in calls and the time from due to end order differently."""
+    """Return a sentence on each pair that the two primary metrics order differently."""
     return [
         f"The two primary metrics order {pair.candidate} and {pair.reference} differently: "
         f"{change(pair.primary.ratio)} time in calls, {change(pair.secondary[WAITING].ratio)} from "
@@ -136,7 +136,7 @@ def order_warnings(pairs: Sequence["Pair"]) -> list[str]:
 
 
 def disturbed_runs(replay: Replay) -> list[str]:
-    """Say how many runs were disturbed by others, and how many were made again for that."""
+    """Return sentences on the runs that were disturbed, and those repeated for that."""
     found = [run.result.disturbance for run in replay.runs]
     disturbed = [one.why for one in found if one and one.why]
     again = sum(len(run.result.repeated) for run in replay.runs)
@@ -157,7 +157,7 @@ def _modelled(replay: Replay) -> str:
 
 
 def _kernels(kernels: Sequence["Pair"], on_cpu: str) -> list[str]:
-    """Say what each newer kernel does to each candidate."""
+    """Return sentences on the effect of each newer kernel on each candidate."""
     said = []
     for pair in kernels:
         time = f"{change(pair.primary.ratio)} time {on_cpu}in calls"
@@ -188,7 +188,7 @@ def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"], on_cpu: str) 
 
 
 def _at_what_price(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
-    """Say that the better one keeps other things after a crash than the one it is held to."""
+    """Return a sentence on the durability of the two candidates, if it differs."""
     ours, theirs = (candidates[name].durability for name in (pair.candidate, pair.reference))
     if ours == theirs:
         return []
@@ -200,7 +200,7 @@ def _at_what_price(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[
 
 
 def _beside(best: str, beside: Mapping[str, str]) -> list[str]:
-    """Say which of several candidates cannot be told from the best."""
+    """Return a sentence on the candidates that cannot be distinguished from the best."""
     if len(beside) < 2:
         return []
     level = [name for name, word_ in beside.items() if word_ == "equivalent"]
@@ -218,7 +218,7 @@ def _open(beside: Mapping[str, str]) -> list[str]:
 
 
 def _doubt(pair: "Pair", said: str) -> str:
-    """Say why there is no verdict on a difference."""
+    """Return why there is no verdict on a difference."""
     estimate = pair.primary
     if pair.chance:
         return (
@@ -236,7 +236,7 @@ def _doubt(pair: "Pair", said: str) -> str:
 def _unfaithful(
     replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]
 ) -> tuple[list[str], list[str]]:
-    """Name runs that are not true to the recording, which comes first, and say why, later."""
+    """Return sentences on unfaithful runs: which ones, for the start; why, for later."""
     given = {one.candidate: one for one in certificates(replay.runs)}
     said, late, why = [], [], []
     for name in (pair.candidate, pair.reference):
@@ -252,7 +252,7 @@ def _unfaithful(
 
 
 def _excused(pair: "Pair", one: Certificate) -> bool:
-    """Tell whether all that its runs missed has no effect on this verdict."""
+    """Return True if all goals that its runs missed have no effect on this verdict."""
     effect = pair.lateness
     return one.verdict == "untimed" or (
         effect is not None and effect.holds and one.missed <= frozenset(EXCUSED)
@@ -260,14 +260,14 @@ def _excused(pair: "Pair", one: Certificate) -> bool:
 
 
 def _lateness(pair: "Pair", given: Sequence[Certificate]) -> list[str]:
-    """Say what lateness did, if a certificate finds fault with it."""
+    """Return a sentence on the effect of lateness, if a certificate missed its goal."""
     pair_of = {pair.candidate, pair.reference}
     late = any(one.missed & frozenset(EXCUSED) for one in given if one.candidate in pair_of)
     return [pair.lateness.sentence] if late and pair.lateness else []
 
 
 def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
-    """Say what other programs of the machine took from one more than from the other."""
+    """Return a sentence on the CPU time that other programs took from one more than the other."""
     totals = [candidates[name].metrics[PRIMARY] or 0.0 for name in (pair.candidate, pair.reference)]
     if abs(pair.strangers_ns) < LEAST_TAKEN * max(*totals, 1.0):
         return []

@@ -1,8 +1,8 @@
-"""The slowest calls taken apart in time: own parts, what kept them waiting, commits, requests.
+"""The slowest calls taken apart in time: own parts, culprits, commits and requests.
 
 A waterfall has lanes of spans. The first lane is the call itself and covers its length exactly;
-the others show, at the same time, the process that had what it waited for, what that process slept
-for itself, to the end of the chain, what the commit was doing, and what the disk was given.
+the others show, at the same time, the process that it waited for, what that process itself slept
+for, to the end of the chain, the activity of the commit, and the requests to the disk.
 """
 
 from collections import defaultdict
@@ -22,10 +22,10 @@ from spoolscope.analysis.wording import duration
 
 LIMIT = 20
 MOST_SPANS, LEAST_SPANS = 160, 15
-"""Spans of a waterfall, and of a lane at least: of more, the longest are kept, and what lies
-between two of them is one."""
+"""Most spans of a waterfall, and least limit of a lane: of more, the longest are kept, and those
+between two of them are merged."""
 MOST_LANES = 6
-"""Lanes of requests: more at a time are left out."""
+"""Most lanes of requests: further simultaneous requests are left out."""
 
 _SLOW = """
 CREATE OR REPLACE TEMP TABLE slow_calls AS
@@ -40,7 +40,7 @@ SELECT s.id, s.ts_ns, s.comm, s.pid, s.syscall, p.path, s.errno, s.dur_ns, {mach
 FROM slow_calls s LEFT JOIN paths p USING (path_id) ORDER BY s.id
 """
 
-# What a call was not running for; the time of what is not placed is known, but not when it was.
+# Waits of a call; of a wait that is not placed the length is known, but not the begin.
 _OWN = """
 SELECT s.id, w.cause, w.ts_ns, w.ts_ns + w.dur_ns, w.placed, w.waker_comm, w.waker_pid
 FROM slow_calls s JOIN named_waits w ON w.tid = s.tid AND w.seq = s.seq AND w.call_ns = s.ts_ns
@@ -96,7 +96,7 @@ FROM slow_commits c JOIN commit_parts p ON p.commit_id = c.commit_id
 ORDER BY c.id, c.commit_id, at_ns
 """
 
-# Requests of the call, of the threads of its commits, and of those that kept it waiting.
+# Requests of the call, of the threads of its commits, and of its culprits.
 _REQUESTS = """
 WITH threads_of AS (
     SELECT id, tid, from_ns, to_ns FROM slow_calls
@@ -120,7 +120,7 @@ class Lane:
     Attributes:
         kind: own, holder, meanwhile, commit or request.
         spans: In order of time.
-        left_out: How many more there were.
+        left_out: Number of spans that were left out.
     """
 
     kind: str
@@ -130,7 +130,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """A slow call: when it began (ns since the recording did), its split, and its lanes."""
+    """A slow call: its begin (ns since that of the recording), its split, and its lanes."""
 
     at_ns: int
     comm: str
@@ -149,10 +149,9 @@ Rows = Mapping[int, list[tuple[Any, ...]]]
 def waterfalls(
     con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], limit: int = LIMIT
 ) -> list[Waterfall]:
-    """Take the slowest calls but file locking apart (needs the tables of ``study_commits``).
+    """Take apart the slowest calls except file locking (needs the tables of ``study_commits``).
 
-    Without the table ``edges`` of ``find_culprits`` the lanes of what kept them waiting are
-    left out.
+    Without the table ``edges`` of ``find_culprits`` the lanes of culprits are left out.
     """
     machine = ", ".join(f"{ns} AS {cause}_part" for cause, ns in MACHINE.items())
     con.execute(_SLOW.format(shown=NO_LOCKS, limit=limit, machine=machine))
@@ -192,7 +191,7 @@ def waterfalls(
 
 
 def _fewer(lanes: list[Lane]) -> list[Lane]:
-    """Leave so few spans that all lanes together have no more than ``MOST_SPANS`` or so."""
+    """Merge spans until all lanes together have about ``MOST_SPANS`` at most."""
     most = max(LEAST_SPANS, MOST_SPANS // len(lanes)) | 1
     return [replace(lane, spans=fewer(lane.spans, most)) for lane in lanes]
 
@@ -206,7 +205,7 @@ def _by_call(con: duckdb.DuckDBPyConnection, query: str) -> Rows:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Tells times since a call began, none of them before or after it."""
+    """Conversion of times to ns since a call began, clipped to the call."""
 
     start: int
     dur: int
@@ -216,7 +215,7 @@ class _Clock:
 
 
 def _own(at: _Clock, split: Mapping[str, int], rows: Iterable[tuple[Any, ...]]) -> list[Span]:
-    """Return the call itself without a gap: what it slept and waited for, and between that ran."""
+    """Return the spans of the call without gaps: its waits, and between them its running time."""
     rest = {"cpu": split.get("cpu", 0) + split.get("steal", 0)}
     unplaced = sum(to_ns - from_ns for _, from_ns, to_ns, placed, *_ in rows if not placed)
     if unplaced:
@@ -238,14 +237,14 @@ def _own(at: _Clock, split: Mapping[str, int], rows: Iterable[tuple[Any, ...]]) 
 
 
 def _running(from_ns: int, to_ns: int, rest: Mapping[str, int]) -> Span:
-    """Return a gap between waits: on the CPU, unless time is missing that has no place."""
+    """Return a gap between waits: on the CPU, unless waits without a place are left to fill it."""
     largest = max(rest, key=lambda cause: rest[cause])
     words = "on the CPU" if len(rest) == 1 else "on the CPU, or blocked for a reason not recorded"
     return Span(from_ns, to_ns, {largest: to_ns - from_ns}, words)
 
 
 def _chain(at: _Clock, rows: Iterable[tuple[Any, ...]]) -> list[Lane]:
-    """Return a lane of what kept the call waiting, and one for each further hop."""
+    """Return a lane of the call's culprits, and one for each further hop."""
     hops: dict[int, list[Span]] = defaultdict(list)
     for hop, from_ns, to_ns, *victim, cause, how, by, by_pid, by_call, seen in rows:
         begin, end = at(from_ns), at(to_ns)

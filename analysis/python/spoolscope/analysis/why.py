@@ -1,4 +1,4 @@
-"""Why one candidate is faster: what its calls waited for, from the runs' own traces."""
+"""Reasons why one candidate is faster: the causes of its calls' time, from the runs' traces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _FAMILY = {
 
 @dataclass(frozen=True)
 class Reason:
-    """One difference: ``delta_ns`` is candidate minus reference; ``text`` says it."""
+    """One difference: ``delta_ns`` is candidate minus reference; ``text`` is the sentence."""
 
     family: str
     cause: str
@@ -32,7 +32,7 @@ class Reason:
 
 
 def by_family(by_syscall: Mapping[str, Mapping[str, int]]) -> Table:
-    """Add {call: {cause: ns}} up to (family, cause)."""
+    """Sum up {call: {cause: ns}} by (family, cause)."""
     table: Table = {}
     for syscall, causes in by_syscall.items():
         for cause, ns in causes.items():
@@ -44,7 +44,7 @@ def by_family(by_syscall: Mapping[str, Mapping[str, int]]) -> Table:
 def without(
     by_syscall: Mapping[str, Mapping[str, int]], taken: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """Return {call: {cause: ns}} less what of it was taken by others."""
+    """Return {call: {cause: ns}} less the time that others took."""
     return {
         call: {cause: ns - taken.get(call, {}).get(cause, 0) for cause, ns in causes.items()}
         for call, causes in by_syscall.items()

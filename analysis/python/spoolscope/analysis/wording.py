@@ -1,4 +1,4 @@
-"""Numbers as people read them. On disk and in JSON everything stays in ns and bytes."""
+"""Numbers for people. On disk and in JSON everything stays in ns and bytes."""
 
 import math
 
@@ -30,7 +30,7 @@ def size(bytes_: float) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share as per cent, e.g. "12.3 %"; nearly none as "< 0.1 %", nearly all likewise."""
+    """Return a share in per cent, e.g. "12.3 %"; nearly 0 as "< 0.1 %", nearly 1 likewise."""
     if share is None or math.isnan(share):
         return "-"
     least = 10**-digits
@@ -52,14 +52,14 @@ def count(n: int) -> str:
 def fitting(name: str, width: int, head: int = 0) -> str:
     """Return a name in ``width`` characters: the first ``head``, "…" and its end, if longer.
 
-    Names that differ, as those of directories and candidates do, mostly differ at their end.
+    Different names, e.g. of directories and candidates, mostly differ at their end.
     """
     name = shown(name)
     return name if len(name) <= width else f"{name[:head]}…{name[head + 1 - width :]}"
 
 
 def change(ratio: float) -> str:
-    """Say a ratio as a change: "31 % less", "4.2 % more", "2.9 times the", "the same"."""
+    """Return a ratio as a change: "31 % less", "4.2 % more", "2.9 times the", "the same"."""
     if math.isnan(ratio):
         return "an unknown share of the"
     if ratio >= 2:
@@ -72,7 +72,7 @@ def change(ratio: float) -> str:
 
 
 FAR = 1000
-"""From this ratio on an interval only says that nothing is known."""
+"""Ratio from which an interval shows only that nothing is known."""
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The lines of explain --blame: who made the journal work, and who kept whom waiting."""
+"""The lines of explain --blame: triggers of commits, victims and culprits."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

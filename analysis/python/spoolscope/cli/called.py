@@ -1,4 +1,4 @@
-"""Calling a verb from a notebook or a script, as from a shell."""
+"""Calls of a verb from a notebook or a script, as from a shell."""
 
 import json
 import shlex
@@ -14,18 +14,18 @@ from spoolscope.traces.errors import INCOMPLETE
 def call(*words: str | Path) -> dict[str, Any]:
     """Print a command, run it, and return the object that it prints with ``--json``.
 
-    A process of its own does it: a replay leaves the mounts of the caller alone.
+    The verb runs in a process of its own, so a replay does not change the mounts of the caller.
 
     Args:
-        words: The verb and what follows it, without ``--json`` and ``-q``.
+        words: The verb and its arguments, without ``--json`` and ``-q``.
 
     Raises:
         subprocess.CalledProcessError: the command failed; its error is on stderr. Exit code 3,
-            a result that is incomplete or weak, is no failure: the object says why.
+            a result that is incomplete or weak, is no failure: the object states why.
     """
     command = [*map(str, words), "--json", "-q"]
     say(f"$ spoolscope {shlex.join(command[:-2])}")
-    # Warnings go to stderr, and there they stay: a notebook shows both.
+    # Warnings stay on stderr: a notebook shows both streams.
     ran = subprocess.run(
         [sys.executable, "-m", "spoolscope.cli.main", *command],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The lines of explain on who made the calls: programs, units and mailboxes."""
+"""The lines of explain on callers: programs, units and mailboxes."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 TOP = 8
 MOST = 0.5
-"""From this share on one program is most of the time, and hides what the others wait for."""
+"""Share of the time from which one program hides what the others wait for."""
 
 
 def caller_lines(found: "Explanation") -> Iterable[str]:

@@ -52,7 +52,7 @@ def names_beginning(_ctx: click.Context, _param: click.Parameter, begin: str) ->
     """Complete the name of a candidate, for a shell."""
     try:
         return [name for name in known() if name.startswith(begin)]
-    except SpoolscopeError:  # a file of the operator that is wrong is no matter for a key press
+    except SpoolscopeError:  # completion ignores errors in the operator's files
         return []
 
 
@@ -112,7 +112,7 @@ def _facts(candidate: Candidate) -> dict[str, Any]:
 
 
 def _listed(candidate: Candidate) -> Iterator[str]:
-    """Yield its lines of the list: where it runs, its options, their source, why not here."""
+    """Yield its lines of the list: device, options, their source, and why it is not available."""
     name = fitting(candidate.name, NAME_WIDTH - 1, 4)
     why = why_not_here(candidate)
     elsewhere = f"Debian {', '.join(candidate.kernels)}" if candidate.kernels else "nowhere"
@@ -123,7 +123,7 @@ def _listed(candidate: Candidate) -> Iterator[str]:
 
 
 def _options(candidate: Candidate) -> str:
-    """Return the options that make it different from others of its type."""
+    """Return the options that distinguish it from others of its type."""
     kind = FILESYSTEMS.get((candidate.below or candidate).fstype)
     words = candidate.mkfs
     if kind is not None and words[: len(kind.mkfs)] == kind.mkfs:
@@ -137,7 +137,7 @@ def _options(candidate: Candidate) -> str:
 
 
 def _described(candidate: Candidate) -> Iterator[str]:
-    """Yield everything about one candidate, commands unbroken so that they can be copied."""
+    """Yield all facts on one candidate, with commands on one line so that they can be copied."""
     reason = candidate.reason or f"{candidate.fstype}, without a reason given."
     yield from wrap(f"{candidate.name}: {reason}", WIDTH)
     why = why_not_here(candidate)

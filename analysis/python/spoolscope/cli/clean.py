@@ -1,4 +1,4 @@
-"""The verb clean, and what other verbs say of what it would remove."""
+"""The verb clean, and the warnings of other verbs on what it would remove."""
 
 import shlex
 from pathlib import Path
@@ -13,7 +13,7 @@ from spoolscope.traces.unfinished import Unfinished, left
 
 OVERWRITE = "--overwrite-signature"
 
-# Leftovers that are named one by one before other verbs.
+# Most leftovers that other verbs name one by one.
 NAMED = 3
 
 
@@ -48,7 +48,7 @@ def command(dry_run: bool, as_json: bool) -> int:
             warn(failed[str(one.place)])
     if not dry_run:
         remove_unused()
-    left()  # drops the notes of what is gone
+    left()  # drops the notes of leftovers that are gone
     if as_json:
         emit_json({"found": [_row(one) for one in found], "removed": not dry_run, "failed": failed})
     elif not found:
@@ -57,7 +57,7 @@ def command(dry_run: bool, as_json: bool) -> int:
 
 
 def _put_back(one: Unfinished) -> None:
-    """Give what was to be replaced its name again, if nothing has taken that."""
+    """Rename what was to be replaced back, if its name is free."""
     if one.kind == "replaced" and _is_free(one.output):
         kept = one.place / one.output.name
         try:
@@ -74,7 +74,7 @@ def _is_free(output: Path) -> bool:
 
 
 def warn_of_left() -> None:
-    """Name on stderr what killed commands have left, and what to do about it."""
+    """Warn on stderr of leftovers of killed commands, with what to do about them."""
     found = left()
     for one in found[:NAMED]:
         ways = [f"'{way}' {does}" for way, does in _ways(one)]
@@ -105,7 +105,7 @@ def _what(one: Unfinished) -> str:
 
 
 def _ways(one: Unfinished) -> list[tuple[str, str]]:
-    """Return commands and what each does."""
+    """Return commands with their effects."""
     ways = []
     if one.kind in ("recording", "series"):
         capture = one.place if one.kind == "recording" else one.output
@@ -118,10 +118,10 @@ def _ways(one: Unfinished) -> list[tuple[str, str]]:
 
 
 def resuming(command: str) -> str:
-    """Return the command that goes on with a replay that was begun by ``command``.
+    """Return the command that continues a replay begun by ``command``.
 
-    Without --overwrite-signature: what the disk held is gone, and after a reboot its name may be
-    that of another disk.
+    It has no --overwrite-signature: the disk's old content is gone, and after a reboot its name may
+    be that of another disk.
     """
     place, _, text = command.partition(" && ")
     words = shlex.split(text)

@@ -1,4 +1,4 @@
-"""What tables hold, for a terminal."""
+"""Descriptions of tables for a terminal."""
 
 from collections.abc import Iterator
 from textwrap import wrap
@@ -9,11 +9,11 @@ from spoolscope.cli.output import wrapped
 
 
 def table_lines(table: AskedTable, rows: int | None) -> Iterator[str]:
-    """Yield the lines that tell what a table holds, no wider than a terminal.
+    """Yield lines that describe a table and its columns, no wider than a terminal.
 
     Args:
         table: One of a trace, or a derived one.
-        rows: How many it has; None: it is made when a query names it.
+        rows: Number of its rows; None if it is made when a query names it.
     """
     many = "made when it is named" if rows is None else f"{rows:,} rows"
     yield from wrapped(f"{table.name} ({many}): {table.row}")

@@ -1,4 +1,4 @@
-"""spoolscope compare: which candidate is faster, by how much, why, and how sure."""
+"""The verb compare: which candidate is faster, by how much, why, and how certain that is."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -85,10 +85,10 @@ def command(
 
 
 def refuse_mixed(inputs: Sequence[Path], recordings: Sequence[Path]) -> None:
-    """Refuse all but two recordings, or only replays.
+    """Refuse inputs that are neither exactly two recordings nor only replays.
 
     Raises:
-        SpoolscopeError: it is another number, or replays are among them.
+        SpoolscopeError: there is another number of recordings, or replays are among them.
     """
     if len(recordings) < len(inputs):
         raise SpoolscopeError(
@@ -99,7 +99,7 @@ def refuse_mixed(inputs: Sequence[Path], recordings: Sequence[Path]) -> None:
         )
     if len(recordings) != 2:
         for path in recordings:
-            Trace.open(path)  # one that is neither has its own error
+            Trace.open(path)  # a path that is neither raises its own error
         raise SpoolscopeError(
             f"a comparison is of two traces, not of {len(recordings)}",
             remedy="give the one before and the one after, or what 'spoolscope replay -o' wrote",
@@ -222,7 +222,7 @@ def text(found: "Comparison") -> Iterable[str]:
 
 
 def _labels(found: "Comparison", width: int) -> dict[str, str]:
-    """Return what candidates are called in tables, without the part that all of them replayed."""
+    """Return the names of candidates in tables, without the part that is common to all."""
     from spoolscope.analysis.wording import fitting
 
     names = [name.split(" ") for name in found.candidates]

@@ -71,7 +71,7 @@ def _boxes(between: "Between") -> Iterable[str]:
 
 
 def _beside(between: "Between") -> Iterable[str]:
-    """Yield the other metrics: rates, tails, and what a delivery takes."""
+    """Yield the other metrics: rates, tails, and amounts per delivery."""
     from spoolscope.analysis.demands.language import parse_metric
     from spoolscope.analysis.demands.of_recordings import measure
     from spoolscope.analysis.recordings.beside import BESIDE, shown, times_as_many

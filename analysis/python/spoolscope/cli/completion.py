@@ -1,4 +1,4 @@
-"""spoolscope completion: what a shell reads to complete commands and options."""
+"""The verb completion: scripts with which a shell completes commands and options."""
 
 import click
 

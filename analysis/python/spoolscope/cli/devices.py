@@ -47,7 +47,7 @@ def device_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def asked_devices(options: dict[str, Any]) -> Asked:
-    """Return what the options say."""
+    """Return the devices that the options ask for."""
     return Asked(
         options["device"],
         options["journal_device"],

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def disk_lines(found: "DiskTrace") -> Iterable[str]:
-    """Yield what can be said of the disks, and what cannot, at most 80 columns."""
+    """Yield the facts on the disks, and what is unknown, at most 80 columns."""
     from spoolscope.analysis.disk_traces import UNTOLD
     from spoolscope.analysis.wording import count, duration, fitting, size
 
@@ -61,7 +61,7 @@ _OPEN = {
 
 
 def imported_disks(facts: dict[str, Any]) -> str:
-    """Say what a block trace was imported from, and what that left open."""
+    """Return the source of an imported block trace, and what the import left open."""
     said = f"{facts['events']:,} events of {facts['from']}"
     said += ", times from the change of the file" if facts.get("times") == "relative" else ""
     left = [f"{facts[name]:,} {what}" for name, what in _OPEN.items() if facts.get(name)]

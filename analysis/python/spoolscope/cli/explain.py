@@ -127,7 +127,7 @@ def command(
 
 
 def _explain_disks(trace: Trace, key_file: Path | None, *, as_json: bool) -> int:
-    """Say what a trace of disks alone tells."""
+    """Print the analysis of a trace of disks alone; return the exit code."""
     from spoolscope.analysis.disk_traces import study_disks
     from spoolscope.cli.disks import disk_lines
 
@@ -154,7 +154,7 @@ def _insights(found: "Explanation") -> Iterable[str]:
 
 
 def insight_lines(insight: "Insight") -> list[str]:
-    """Return what does it and how, what to try and what that costs: eight lines, or fewer."""
+    """Return culprit, mechanism, remedy and price of an insight in eight lines or fewer."""
     return [
         *wrapped(f"* {insight.culprit} {insight.mechanism} ({insight.stake})."),
         *wrapped(f"Try: {insight.remedy}", indent="  "),

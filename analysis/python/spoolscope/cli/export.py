@@ -26,7 +26,7 @@ from spoolscope.traces.output import discard, place_of, work_directory
 from spoolscope.traces.trace import Trace
 
 MANY_CALLS = 2_000_000
-"""From so many calls on, what shows them one by one needs gigabytes of memory."""
+"""Number of calls from which formats with every single call need gigabytes of memory."""
 
 
 def _formats() -> str:
@@ -119,6 +119,6 @@ def command(
 
 
 def _keep_private(draft: Path) -> None:
-    """Let nobody but its owner read what has real names."""
+    """Make files with real names readable for their owner only."""
     for path in [draft, *(draft.iterdir() if draft.is_dir() else ())]:
         path.chmod(0o700 if path.is_dir() else 0o600)

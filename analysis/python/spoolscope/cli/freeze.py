@@ -33,7 +33,7 @@ def command(recording: Path, *, as_json: bool) -> None:
     before = set(opened.traces())
     os.kill(_flight_recorder(opened), signal.SIGUSR1)
     while not (new := sorted(set(opened.traces()) - before)):
-        # After its end the recorder's last window is still being converted.
+        # When the recorder has ended, its last window may still be converted.
         if opened.recorder() is None and not opened.pending():
             raise _refused(opened, "ended before it could freeze", "see 'spoolscope info'")
         time.sleep(POLL_S)

@@ -1,13 +1,13 @@
-"""Rules of ``record --freeze-on``: what freezes a flight recorder.
+"""Rules of ``record --freeze-on``, which freeze a flight recorder.
 
 A rule is ``WHAT > LIMIT``, or ``errno = NAME``::
 
-    slow > 500ms            a call took longer; so slow=500ms says it, too
+    slow > 500ms            a call took longer; slow=500ms means the same
     in-flight > 5s          a call has not returned for longer
     lock-held > 10s         a process holds a file lock (fcntl, flock) for longer
     journal_commit > 1s     one call waited for that cause for longer: any that 'explain' names
     commits > 20/s          more journal commits than that within a second (or /m, a minute)
-    errno = EIO             a call failed so
+    errno = EIO             a call failed with that error
 """
 
 import difflib
@@ -46,7 +46,7 @@ _NAMES = ("slow", "in-flight", "lock-held", "commits", "errno")
 
 
 class FreezeRuleType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A rule; see the head of this file."""
+    """A rule; see the docstring of this module."""
 
     name = "rule"
 
@@ -81,7 +81,7 @@ class FreezeRuleType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return FreezeRule(f"{cause} > {limit}", {"cause": cause, "ns": ns})
 
     def _cause(self, what: str, shown: str, param: Any, ctx: Any) -> str:
-        """Return the cause of that name, or of that label."""
+        """Return the cause with that name or label."""
         labels = {re.sub(r"\W+", "_", cause.label.lower()): name for name, cause in CAUSES.items()}
         cause = what if what in CAUSES else labels.get(what, "")
         if not cause:
@@ -97,10 +97,10 @@ _LONGEST = 40
 
 
 def refuse_uncounted(rules: Sequence[FreezeRule], spools: Iterable[Path]) -> None:
-    """Refuse a rule on commits where the recorder sees none end.
+    """Refuse a rule on commits for spools whose commits the recorder does not see end.
 
     Raises:
-        SpoolscopeError: it is so on one of the spools.
+        SpoolscopeError: one of the spools is such a one.
     """
     if not any("commits" in rule.limit for rule in rules):
         return
@@ -117,7 +117,7 @@ def refuse_uncounted(rules: Sequence[FreezeRule], spools: Iterable[Path]) -> Non
 
 
 def cause_rules(rules: Iterable[FreezeRule]) -> CauseRules:
-    """Return the rules that name causes, as the recorder takes them; none if no rule needs them."""
+    """Return the stack rules in the recorder's form; empty if no freeze rule names a cause."""
     if not any("cause" in rule.limit for rule in rules):
         return ()
     return tuple(

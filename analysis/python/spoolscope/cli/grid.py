@@ -7,10 +7,10 @@ from spoolscope.analysis.wording import fitting
 from spoolscope.traces.text import shown
 
 WIDTH = 80
-"""Columns of the narrowest terminal that is served."""
+"""Columns of the narrowest supported terminal."""
 GAP = 2
 LEAST = 6
-"""A cell that is cut keeps as many characters."""
+"""Least number of characters of a cell that is cut."""
 
 Cell = str | int | float | bool | None
 
@@ -18,8 +18,8 @@ Cell = str | int | float | bool | None
 def grid(names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """Return the lines of a table, no wider than ``WIDTH``: numbers to the right, text to the left.
 
-    The widest texts are cut first; numbers never are. A table that is too wide all the same comes
-    as one block of lines for each row.
+    The widest texts are cut first; numbers are never cut. A table that is still too wide becomes
+    one block of lines for each row.
     """
     right = [_is_numeric([row[at] for row in rows]) for at in range(len(names))]
     texts = [[_text(cell) for cell in row] for row in rows]

@@ -1,7 +1,7 @@
-"""What the side of a replay in a machine tells the side here: lines of JSON on its output.
+"""Messages from the part of a replay inside a machine to the outside: lines of JSON.
 
-Here are the terminal and the clock: that of a machine may count instructions, and begins anew with
-each machine.
+Terminal and clock are outside: a machine's clock may count instructions, and restarts with each
+machine.
 """
 
 import io
@@ -20,56 +20,56 @@ from spoolscope.traces.phases import Phases, Progress
 Row = Mapping[str, Any]
 
 BOOT = 0.3
-"""A boot takes as much of a run's time, about."""
+"""Approximate duration of a boot, as a share of a run's time."""
 
 
 class Lines(io.BytesIO):
-    """A stream that hands on each line when that is whole, and what is left when it is closed."""
+    """A stream that passes on each complete line, and the rest when it is closed."""
 
     def __init__(self, hand_on: Callable[[str], None]) -> None:
         super().__init__()
         self._hand_on, self._rest = hand_on, b""
 
     def write(self, data: Any, /) -> int:
-        """Take a piece of whatever length."""
+        """Take a piece of any length."""
         *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
         for line in lines:
             self._hand_on(line.decode(errors="replace"))
         return len(data)
 
     def close(self) -> None:
-        """Hand on a line that has no end."""
+        """Pass on a line without a line end."""
         if self._rest:
             self.write(b"\n")
         super().close()
 
 
 class Telling:
-    """The machine's side: it tells how far runs are, in place of a display and a clock there."""
+    """The machine's side: it sends the progress of runs instead of displaying it."""
 
     def at(self, what: str, share: float | None) -> None:
-        """Tell what is being done; see ``traces.phases.Progress``."""
+        """Send the current phase; see ``traces.phases.Progress``."""
         say(json.dumps({"at": [what, share]}))
 
     def begin(self, _runs: Sequence[Slot], _rows: Sequence[Row], guess_s: float) -> None:
-        """Tell that the machine is ready for its runs; see ``replay.expected.Timing``."""
+        """Send that the machine is ready for its runs; see ``replay.expected.Timing``."""
         say(json.dumps({"guess_s": guess_s}))
 
     def after(self, row: Row) -> None:
-        """Tell that a run is finished."""
+        """Send that a run is finished."""
         say(json.dumps({"finished": row["candidate"]}))
 
     def error(self, error: SpoolscopeError) -> None:
-        """Tell what was raised."""
+        """Send an error that was raised."""
         told = {"message": error.message, "remedy": error.remedy, "exit_code": error.exit_code}
         say(json.dumps({"error": told}))
 
 
 class Heard:
-    """This side: it shows how far the runs in all machines are, by the clock here.
+    """The outside: it shows the progress of the runs in all machines, by the clock here.
 
     Attributes:
-        error: What was raised in a machine; None if nothing was.
+        error: The error that was raised in a machine, or None.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Heard:
         show: Progress,
         tell: Callable[[str], None],
     ) -> None:
-        """Prepare to hear.
+        """Prepare to receive messages.
 
         Args:
             order: All runs of the replay.
-            rows: Of those that are finished.
-            show: Shows what is under way.
-            tell: Prints a line.
+            rows: Rows of the finished runs.
+            show: Function that shows progress.
+            tell: Function that prints a line.
         """
         self.error: dict[str, Any] | None = None
         self._order, self._rows, self._expected = order, rows, Expected(tell)
@@ -96,14 +96,14 @@ class Heard:
         self._is_first = True
 
     def booting(self, release: str) -> None:
-        """Take note that a machine is booted for the next runs of one round on one kernel."""
+        """Note that a machine is booted for the next runs of one round on one kernel."""
         number, self._since = next(self._number), time.monotonic()
         steps = self._phases.within(str(number), {"boot": BOOT, "runs": self._runs[number]})
         steps.sub("boot")(f"booting {release}", 0.0)
         self._show = steps.sub("runs")
 
     def line(self, text: str) -> None:
-        """Take a line that a machine printed; what no ``Telling`` told is an error's."""
+        """Take a line that a machine printed; a line not from ``Telling`` is part of an error."""
         try:
             told = json.loads(text)
         except ValueError:
@@ -127,6 +127,6 @@ class Heard:
         self._is_first = False
 
     def _lap(self) -> float:
-        """Return the seconds since this was asked last, or since a machine was booted."""
+        """Return the seconds since the last call of this, or since a machine was booted."""
         since, self._since = self._since, time.monotonic()
         return self._since - since

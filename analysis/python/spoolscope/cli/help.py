@@ -1,4 +1,4 @@
-"""spoolscope help: the concepts of the documentation, and the help of every verb."""
+"""The verb help: concepts of the documentation, and the help of every verb."""
 
 import sys
 

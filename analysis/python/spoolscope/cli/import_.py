@@ -218,7 +218,7 @@ def _sums(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _doubts(facts: dict[str, Any]) -> list[str]:
-    """Say what the files left open, and which option of strace tells it."""
+    """Return what the files left open, with the option of strace that records it."""
     sayings = (
         ("not_understood", "lines were not understood; 'spoolscope info' tells of which threads"),
         ("unfinished", "calls had not returned at the end"),

@@ -95,7 +95,7 @@ def gather(trace: Trace) -> dict[str, Any]:
 
 
 def _cannot(meta: dict[str, Any]) -> list[dict[str, Any]]:
-    """Questions about these spools that the trace does not, or only partly, answer."""
+    """Return the questions about these spools that the trace does not, or only partly, answer."""
     types = {spool["fstype"] for spool in meta["spools"]}
     told = answers(meta["programs"]) if meta["programs"] else []
     return [
@@ -143,7 +143,7 @@ _MORE = (
 
 
 def _tree(facts: dict[str, Any]) -> str:
-    """Say what the table tree shows."""
+    """Describe the table tree."""
     said = facts["snapshot"] or {"kind": "full" if facts["tree"] else "none"}
     met, missed = (facts["counts"].get(name, 0) for name in ("tree", "missed_names"))
     if said["kind"] == "none":
@@ -161,7 +161,7 @@ def _tree(facts: dict[str, Any]) -> str:
 
 
 def _read(read_bytes: int | None) -> str:
-    """Say what the snapshot changed: what it had to read was not in memory before."""
+    """Return the effect of the snapshot: blocks that it read were not in memory before."""
     if read_bytes is None:
         return ""
     if not read_bytes:
@@ -240,7 +240,7 @@ _TIMES = {"day": "times of day", "relative": "relative times", "none": "no times
 
 
 def _imported(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Say what an import could not tell."""
+    """Return what an import could not find out."""
     if not facts:
         return []
     if "events" in facts:

@@ -1,4 +1,4 @@
-"""Numbers, times and sizes as they are given on the command line."""
+"""Parsers of numbers, times and sizes on the command line."""
 
 import re
 from typing import Any
@@ -18,12 +18,12 @@ _PLAIN = re.compile(r"-?\d{1,20}(\.\d{1,9})?", re.ASCII)
 
 
 class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4
-    """A number between two bounds, both of which may be given.
+    """A number between two bounds, both included.
 
     Args:
         least: Lower bound.
         most: Upper bound.
-        whole: Only whole numbers are taken.
+        whole: Accept only whole numbers.
     """
 
     name = "number"
@@ -32,7 +32,7 @@ class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
         self._least, self._most, self._whole = least, most, whole
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int | float:
-        """Return the number: an int where only whole ones are taken."""
+        """Return the number: an int if only whole ones are accepted."""
         given = _PLAIN.fullmatch(str(value))
         number = float("nan")
         if given is not None and not (self._whole and given[1]):
@@ -95,6 +95,6 @@ class LimitType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def _shown(value: object) -> str:
-    """Return what was given, so that a message stays a line."""
+    """Return the given value in a form that keeps a message on one line."""
     text = str(value)
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")

@@ -1,4 +1,4 @@
-"""A replay in machines that are booted for it: the side here, and the side in there."""
+"""Replay in machines that are booted for it: the outer and the inner part."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ from spoolscope.traces.results import REPLAY_FILE
 
 Rows = list[dict[str, Any]]
 Replay = Callable[..., Rows]
-"""``replay.run.replay`` with all that is asked of it, but for what a machine gives."""
+"""``replay.run.replay`` with all arguments except those that a machine provides."""
 
 
 def vm_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,10 +53,10 @@ def vm_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_kernels(options: Mapping[str, Any]) -> list[str]:
-    """Return the candidates that are asked for; each of them on each of several kernels.
+    """Return the candidates; with several kernels, each candidate on each kernel.
 
     Raises:
-        SpoolscopeError: what is asked for cannot be had in a machine, or only there.
+        SpoolscopeError: an option is not available in a machine, or only there.
     """
     candidates = list(options["candidates"])
     for name, _, series in (text.rpartition("@") for text in candidates):
@@ -86,7 +86,7 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_unbooted(chosen: Sequence[Candidate], kernels: Sequence[str]) -> None:
-    """Refuse candidates that no machine with these kernels can have, before one is booted.
+    """Refuse candidates that are impossible with these kernels, before a machine is booted.
 
     Raises:
         SpoolscopeError: a filesystem or the program that makes it is missing there.
@@ -105,7 +105,7 @@ def _wrong(what: str, remedy: str) -> SpoolscopeError:
 
 
 def reference_of(reference: str | None, names: Sequence[str]) -> str | None:
-    """Return the candidate to hold the others against: of several kernels, on the first."""
+    """Return the reference candidate; with several kernels, the one on the first kernel."""
     on_kernels = (name for name in names if name.rpartition("@")[0] == reference)
     return reference if reference in names else next(on_kernels, reference)
 
@@ -113,23 +113,23 @@ def reference_of(reference: str | None, names: Sequence[str]) -> str | None:
 def replay_in_machines(
     replay: Replay, out: Path, order: Sequence[Slot], options: Mapping[str, Any], show: Progress
 ) -> Rows:
-    """Boot a machine for the runs of each round on each kernel, and bring them here.
+    """Boot a machine for the runs of each round on each kernel, and fetch their results.
 
-    A machine that dies takes no other runs with it: a replay that was interrupted goes on from
-    there, as any does.
+    If a machine dies, no other runs are lost: the replay can be continued from there, as any
+    interrupted one.
 
     Args:
-        replay: What is to be done.
-        out: Directory of the results, here and there.
+        replay: Function that makes the runs.
+        out: Directory of the results, outside and inside.
         order: All runs.
-        options: Of the command line.
-        show: Shows what is under way.
+        options: Options of the command line.
+        show: Function that shows progress.
 
     Returns:
         The row of each run, as ``replay`` gives them.
 
     Raises:
-        SpoolscopeError: whatever was raised in a machine; or it crashed or hung.
+        SpoolscopeError: any error raised in a machine; or it crashed or hung.
     """
     memory_mib, icount = options["memory_mib"], options["icount"]
     machines = {
@@ -173,7 +173,7 @@ def _in_machine(
             ],
             back=[inside / name for name in (*runs, *about)],
             work=options["work"],
-            # A disk has its times from outside, so that no run would be as the one before.
+            # A disk's timing comes from the host, so runs would differ.
             scratch=not machine.icount,
             environment=environment(machine),
             out=told,
@@ -181,9 +181,9 @@ def _in_machine(
         ) as ended,
     ):
         for name in runs:
-            if (out / name).exists():  # of a run that was interrupted
+            if (out / name).exists():  # left by an interrupted run
                 shutil.rmtree(out / name)
-        for name in (*runs, *about):  # what says that runs are finished comes last
+        for name in (*runs, *about):  # files that mark runs as finished come last
             ended.bring(inside / name, out / name)
     end_if_interrupted(ended)
     if heard.error is not None:
@@ -203,7 +203,7 @@ def _rows(out: Path) -> Rows:
 
 
 def _inside(asked: str) -> int:
-    """Make the next block of runs; this is the machine."""
+    """Make the next block of runs, inside the machine."""
     replay, resume, record = pickle.loads(base64.b64decode(asked))
     telling = Telling()
     try:

@@ -39,11 +39,11 @@ Examples:
 """
 AS_IT_GOES = "max"
 BUSY = 0.8
-"""Of one CPU: above, the load itself may have been what was slow."""
+"""Share of one CPU above which the load generator itself may have been the bottleneck."""
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Arrivals a second, or ``max``, which is None."""
+    """Parser of arrivals a second, or ``max``."""
 
     name = "rate"
 

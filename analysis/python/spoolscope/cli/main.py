@@ -61,9 +61,9 @@ VERBS = {
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Keep OpenBLAS, which comes with numpy, from a thread on every CPU that spins for a while.
+    """Keep OpenBLAS, which comes with numpy, from starting a spinning thread on every CPU.
 
-    It reads this when it is loaded; what a command that is recorded gets is not changed.
+    It reads the variable when it is loaded; the environment of recorded commands is not changed.
     """
     if BLAS_THREADS in os.environ:
         yield
@@ -95,7 +95,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; of a mistyped one name the one that was probably meant."""
+        """Find the verb; for a mistyped one suggest the most similar verb."""
         near = get_close_matches(args[0], VERBS, 1)
         if args[0] not in VERBS and near and not args[0].startswith("-"):
             ctx.fail(f"no verb '{args[0]}'; did you mean '{near[0]}'?")
@@ -149,7 +149,7 @@ def _run(arguments: list[str] | None) -> int:
         remedy = "free space, or give another -o or --work" if full else USABLE
         return _fail(f"{name}{error.strerror or error}", remedy, ERROR)
     except Exception as error:
-        # The last resort: what is read may be damaged in ways that nobody thought of.
+        # The last resort: inputs may be damaged in unforeseen ways.
         if TRACEBACK in os.environ:
             say(*traceback.format_exc().splitlines(), err=True)
         told = " ".join(f"{type(error).__name__}: {error}".split())
@@ -160,7 +160,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _drop_stdout() -> None:
-    """Keep the interpreter's own last flush quiet: the reader, e.g. head, has gone."""
+    """Suppress errors of the interpreter's last flush: the reader, e.g. head, has ended."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

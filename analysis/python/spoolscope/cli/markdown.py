@@ -10,12 +10,12 @@ from spoolscope.traces.text import shown
 
 MOST_ROWS = 15
 MOST_COLUMNS = 12
-"""Of a table with more, --csv has all."""
+"""Most columns of a table here; --csv has all."""
 
 MOST_PARTS = 3
-"""Of an object in a row, the largest."""
+"""Most parts of an object in a row, the largest ones."""
 
-# Only where they mean something: an underscore inside a word, or "< 1 %", is nothing but itself.
+# Characters only where they are markup: an underscore inside a word, or "< 1 %", is none.
 _SPECIAL = re.compile(
     r"([\\`*\[|$]|~(?=~)|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])|(?<![^\W_])_|_(?![^\W_]))"
 )
@@ -48,7 +48,7 @@ def pipes(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """Return a text that Markdown, and HTML in it, takes as it is, on one line."""
+    """Return a text on one line, escaped for Markdown and for HTML in it."""
     return _SPECIAL.sub(r"\\\1", shown(text))
 
 
@@ -82,7 +82,7 @@ def _fact(row: Row) -> Row:
 
 
 def _gathered(row: Row) -> Row:
-    """Return a row for people: of the columns ``x.a``, ``x.b`` one, with the largest of them."""
+    """Return a row for people: columns ``x.a``, ``x.b`` become one column x with the largest."""
     made: Row = {}
     parts: dict[str, Row] = {}
     for name, value in row.items():
@@ -114,7 +114,7 @@ def _rest(n: int, what: str) -> Iterator[str]:
 
 
 class _Number(str):
-    """A number as people read it; it stands to the right."""
+    """A formatted number, aligned to the right."""
 
     __slots__ = ()
 

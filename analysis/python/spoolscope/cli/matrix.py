@@ -11,19 +11,19 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
 
 KEYS = ("rounds", "pace", "cache", "age", "seed", "reference")
-"""Options of the same names, which count more if they are given."""
+"""Keys that are also options, which override the file."""
 
 CANDIDATES = "candidates"
 
 
 def with_matrix(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of replay, those that were not given taken from the file of a matrix.
+    """Return the options of replay, with missing ones taken from the matrix file.
 
     Candidates of the file come before those of ``--on``; unless another is named, the first is
     the reference.
 
     Raises:
-        SpoolscopeError: the file cannot be read, or says what no option could.
+        SpoolscopeError: the file cannot be read, or has an invalid value.
     """
     file = options["matrix"]
     if file is None:

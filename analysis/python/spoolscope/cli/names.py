@@ -1,4 +1,4 @@
-"""The option --names: real names for the operator who has the book of a trace's key."""
+"""The option --names: real names for an operator with the name book of a trace's key."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,10 +34,10 @@ def names_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def named(trace: Trace, key_file: Path | None, *, wanted: bool) -> Trace:
-    """Return a trace with real names, if they are wanted; one that kept its names has them.
+    """Return a trace, with real names if wanted or if the trace kept its names.
 
     Raises:
-        SpoolscopeError: they are not known on this machine.
+        SpoolscopeError: the names are not known on this machine.
     """
     if not wanted or not trace.meta.get("pseudonymised"):
         return trace
@@ -52,7 +52,7 @@ def named(trace: Trace, key_file: Path | None, *, wanted: bool) -> Trace:
 
 
 def names_lines(trace: Trace, key_file: Path | None) -> list[str]:
-    """Return the line that marks real names, or says how to see them; nothing for anybody else."""
+    """Return a line that marks real names, or a hint how to see them if this user can; or none."""
     if trace.names is not None:
         return [DO_NOT_GIVE_AWAY[0].upper() + DO_NOT_GIVE_AWAY[1:] + "."]
     hidden = trace.meta.get("pseudonymised") and real_names(trace.meta, key_file)
@@ -66,5 +66,5 @@ def warn_of_book(meta: dict[str, Any]) -> None:
 
 
 def marked(facts: dict[str, Any], trace: Trace) -> dict[str, Any]:
-    """Return what --json prints, marked if it holds real names."""
+    """Return the object that --json prints, marked if it holds real names."""
     return facts if trace.names is None else {"names": DO_NOT_GIVE_AWAY, **facts}

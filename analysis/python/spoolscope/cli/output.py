@@ -1,4 +1,4 @@
-"""What every verb prints in the same way: results, warnings, progress."""
+"""Output that is common to all verbs: results, warnings, progress."""
 
 import json
 import os
@@ -27,7 +27,7 @@ _FORM = "spoolscope.form"
 
 
 def _chosen(context: click.Context, _option: click.Parameter, form: str | None) -> bool:
-    """Keep the form that was asked for; tell the verb that one was."""
+    """Store the requested output form; return True if one was requested."""
     if form is not None:
         context.meta[_FORM] = form
     return form is not None
@@ -72,13 +72,13 @@ new_trace_option = click.option(
 
 PLAIN_INTERVAL_S = 5.0
 AT_LENGTH_S = 2.0
-"""Logs show no progress before, as most commands are over at once."""
+"""Seconds before logs show progress, as most commands end at once."""
 LEAST_DONE = 0.02
-"""Before this share is done, nothing is said of the rest."""
+"""Share done below which no remaining time is shown."""
 
 
 def form_asked() -> str:
-    """Return the form that was asked for: JSON, CSV or MARKDOWN."""
+    """Return the requested form: JSON, CSV or MARKDOWN."""
     context = click.get_current_context(silent=True)
     return str(context.meta.get(_FORM, JSON)) if context else JSON
 
@@ -102,7 +102,7 @@ def emit_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def wrote(path: Path, then: str | None = None) -> None:
-    """End a verb's text: what was written and the command to run next."""
+    """Print the end of a verb's text: the written path and the next command."""
     say(f"Wrote {path}")
     if then:
         say(f"Next: {then}")
@@ -115,14 +115,14 @@ def warn(message: str) -> None:
 
 @contextmanager
 def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Iterator[None]:
-    """Make sure that an output path is free; with ``force`` put what is there aside.
+    """Make sure that an output path is free; with ``force`` move existing output aside.
 
-    That is removed when the block ends; if it fails and leaves nothing, it is back.
+    It is removed when the block ends; if the block fails and leaves nothing, it is restored.
 
     Args:
-        path: What is to be written.
-        force: What is there may be replaced.
-        inputs: What is read, and so is not to be removed.
+        path: Path to be written.
+        force: Existing output may be replaced.
+        inputs: Paths that are read, and so must not be removed.
 
     Raises:
         SpoolscopeError: it exists and ``force`` is not set, or it is not spoolscope's to remove.
@@ -149,7 +149,7 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
 
 
 def _is_there(path: Path) -> bool:
-    """Tell whether there is more than an empty directory."""
+    """Return True if the path exists and is not an empty directory."""
     if path.is_dir() and not path.is_symlink():
         return any(path.iterdir())
     return path.exists() or path.is_symlink()
@@ -186,13 +186,13 @@ def _check_removable(path: Path, inputs: Sequence[Path]) -> None:
 
 
 def _used_below(directory: Path) -> Path | None:
-    """Return what a directory is or holds that a command works in, or a mount point."""
+    """Return a command's working directory or a mount point at or below a directory, if any."""
     places = (Path(place) for place, _, _ in os.walk(directory))
     return next((at for at in places if at.is_mount() or unfinished.in_use(at)), None)
 
 
 def _is_ours(directory: Path) -> bool:
-    """Tell whether spoolscope wrote this directory: results, or a trace even if incomplete."""
+    """Return True if spoolscope wrote this directory: results, or an even incomplete trace."""
     if (directory / "replay.json").is_file():
         return True
     if (directory / "results.json").is_file() and (directory / "results.parquet").is_file():
@@ -210,7 +210,7 @@ def _is_ours(directory: Path) -> bool:
 def progress(*, quiet: bool = False, after_s: float = 0.0) -> Iterator[Progress]:
     """Show progress with an ETA on stderr while the block runs.
 
-    A phase that is over before ``after_s`` shows nothing in a log.
+    In a log, a phase that ends before ``after_s`` shows nothing.
 
     Yields a function ``show(what, fraction)``; a fraction of None means "no end known".
     A terminal gets a bar, anything else a line whenever the step changes or 5 s have passed.
@@ -236,7 +236,7 @@ def progress(*, quiet: bool = False, after_s: float = 0.0) -> Iterator[Progress]
 
 
 class _Bar:
-    """Progress for a terminal: one line that moves, and is gone in the end."""
+    """Progress for a terminal: one changing line, removed at the end."""
 
     def __init__(self, after_s: float = 0.0) -> None:
         from rich.console import Console
@@ -265,19 +265,19 @@ class _Bar:
         )
 
     def beat(self) -> None:
-        """Show it, once there is time for that."""
+        """Show the bar, when it is due."""
         if time.monotonic() >= self._visible_from:
             self._display.start()
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         self._display.stop()
 
 
 class _Plain:
     """Progress for logs: few lines, each with elapsed time and ETA.
 
-    A step that says nothing for long is shown again and again by ``beat``.
+    ``beat`` repeats a step without news.
     """
 
     def __init__(self, after_s: float = 0.0) -> None:
@@ -306,7 +306,7 @@ class _Plain:
                 self._show(now)
 
     def end(self) -> None:
-        """Leave what was shown."""
+        """Keep the lines that were shown."""
 
     def _is_due(self, now: float) -> bool:
         return now - self._shown >= PLAIN_INTERVAL_S
@@ -322,7 +322,7 @@ class _Plain:
 
 
 class Pace:
-    """How long the rest takes, by what was done since the share that is done last began anew."""
+    """Estimate of the remaining time, from the progress since the share last began anew."""
 
     def __init__(self) -> None:
         self._base: tuple[float, float] | None = None
@@ -330,7 +330,7 @@ class Pace:
         self._end: float | None = None
 
     def at(self, now: float, fraction: float | None) -> bool:
-        """Take note of a share; return whether it began anew, as another piece of work does."""
+        """Note a share; return True if it began anew, as for another piece of work."""
         if fraction is None:
             self._base = self._end = None
             return True
@@ -346,12 +346,12 @@ class Pace:
         return anew
 
     def left_s(self, now: float) -> float | None:
-        """Return the seconds to the end, None if there is no ground to say, or they are over."""
+        """Return the seconds to the end; None if there is no basis for it, or they have passed."""
         return self._end - now if self._end is not None and self._end > now else None
 
 
 def _plain(value: Any) -> Any:
-    """Turn numpy scalars and paths into what JSON knows."""
+    """Turn numpy scalars and paths into types that JSON has."""
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):
@@ -364,13 +364,13 @@ def wrapped(text: str, indent: str = "", then: str | None = None) -> list[str]:
 
     Args:
         text: One paragraph.
-        indent: Before the first line.
-        then: Before the lines after it; by default two more blanks.
+        indent: Indent of the first line.
+        then: Indent of further lines; by default two more blanks.
     """
     import textwrap
 
     return textwrap.wrap(
-        shown(text),  # before a line end in a name becomes a blank
+        shown(text),  # first, as wrapping would turn a line end in a name into a blank
         80,
         initial_indent=indent,
         subsequent_indent=indent + "  " if then is None else then,

@@ -1,4 +1,4 @@
-"""The verb plan: what a replay would do, and why a call waits for which."""
+"""The verb plan: what a replay would do, and which calls wait for which, and why."""
 
 import tempfile
 from collections.abc import Iterable

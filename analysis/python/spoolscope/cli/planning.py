@@ -73,6 +73,6 @@ def planning_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def what_if(options: dict[str, Any]) -> WhatIf:
-    """Read what is to be left out or changed on purpose."""
+    """Return what the options leave out or change on purpose."""
     scale = parse_scale(options["users"], options["window"], options["seed"])
     return parse(options["skip"], options["fsync_every"], options["part"], options["only"], scale)

@@ -1,4 +1,4 @@
-"""The only place of the command line that prints; a test holds every module to it."""
+"""The only module of the command line that prints; a test checks that."""
 
 import click
 
@@ -8,8 +8,8 @@ from spoolscope.traces.text import shown
 def say(*lines: str, err: bool = False) -> None:
     """Print lines, on stderr with ``err``.
 
-    Each stays one line and cannot drive the terminal, whatever names stand in it: an empty line
-    of the layout is a line of its own, never a line end inside one.
+    Each stays one line and cannot send control sequences to the terminal, whatever names it holds:
+    an empty line of the layout is a separate argument, never a line end inside one.
     """
     click.echo("\n".join(map(shown, lines)), err=err)
 

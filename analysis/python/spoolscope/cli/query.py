@@ -1,4 +1,4 @@
-"""spoolscope query: SQL over a trace."""
+"""The verb query: SQL over a trace."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -20,7 +20,7 @@ from spoolscope.traces.trace import Trace
 
 TABLE, MARKDOWN, CSV, JSON, PARQUET = FORMATS = ("table", "markdown", "csv", "json", "parquet")
 SHOWN_ROWS = 50
-"""Rows that a table on a terminal has; the other formats have all."""
+"""Most rows of a table on a terminal; the other formats have all."""
 LINES_AT_A_TIME = 10_000
 
 EPILOG = """\b

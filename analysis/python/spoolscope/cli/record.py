@@ -223,7 +223,7 @@ def _tell(what: str) -> None:
 
 
 def _made(trace: Path) -> None:
-    """Say by which call a flight recorder was frozen, as soon as that is known."""
+    """Print by which call a flight recorder was frozen, as soon as that is known."""
     from spoolscope.analysis.frozen import frozen_words
 
     if said := frozen_words(Trace.open(trace)):

@@ -1,4 +1,4 @@
-"""What info says of a directory of several traces."""
+"""The output of info for a directory of several traces."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -57,14 +57,14 @@ def show_recording(
 
 
 def _opened(trace: Path) -> Trace | None:
-    """Open a trace of a recording; it may be removed meanwhile: --keep."""
+    """Open a trace of a recording; return None if --keep has removed it meanwhile."""
     with contextlib.suppress(SpoolscopeError, OSError):
         return Trace.open(trace)
     return None
 
 
 def _frozen(trace: Trace | None) -> str | None:
-    """Say by what a flight recorder was frozen; its trace may be removed meanwhile, too."""
+    """Return why a flight recorder was frozen; its trace may be removed meanwhile, too."""
     with contextlib.suppress(SpoolscopeError, OSError):
         return None if trace is None else frozen_words(trace)
     return None

@@ -1,4 +1,4 @@
-"""A published comparison run again from a notebook: figures of then and now, claims, causes."""
+"""A published comparison run again from a notebook: old and new figures, claims, causes."""
 
 import os
 import tempfile
@@ -18,10 +18,10 @@ from spoolscope.report.figures.then_now import then_and_now
 
 @dataclass(frozen=True)
 class Repeated:
-    """What ``lab workload`` gave.
+    """The results of ``lab workload``.
 
     Attributes:
-        asked: The words of its command up to the scale, by which it can be run once more.
+        asked: The words of its command up to the scale, for running it again.
         ends: Options that name the first and the last candidate.
         place: Directory of its results.
         found: The object that it prints with ``--json``.
@@ -33,12 +33,12 @@ class Repeated:
     found: dict[str, Any]
 
     def say_how_it_differs(self) -> None:
-        """Print how the load differs from the published one."""
+        """Print the differences between the load and the published one."""
         say(*(f"- {sentence}" for sentence in self.found["differs"]))
 
     @property
     def table(self) -> dict[str, Any]:
-        """The first table of which figures were published, else the first."""
+        """The first table with published figures, else the first."""
         tables: list[dict[str, Any]] = self.found["tables"]
         published = (t for t in tables if any(figure["then"] for figure in t["figures"]))
         return next(published, tables[0])
@@ -57,7 +57,7 @@ class Repeated:
         return then_and_now(self.table, self.found["year"], self.found["reference"])
 
     def say_claims(self) -> None:
-        """Print what became of each claim."""
+        """Print the verdict on each claim."""
         for claim in self.found["claims"]:
             why = f" ({claim['why']})" if claim["why"] else ""
             say(f"{claim['verdict']:14} {claim['text']}{why}")
@@ -78,16 +78,16 @@ class Repeated:
 
 
 def repeat(name: str, candidates: Sequence[str], older: Sequence[str], scale: str) -> Repeated:
-    """Run a workload as the environment asks, and print at which scale and on which kernel.
+    """Run a workload as set in the environment, and print its scale and kernel.
 
     ``SPOOLSCOPE_SCALE`` (1 is the published size), ``SPOOLSCOPE_ROUNDS``, ``SPOOLSCOPE_VM`` (a
-    kernel to boot) and ``SPOOLSCOPE_WORK`` (a directory for it all) are read.
+    kernel to boot) and ``SPOOLSCOPE_WORK`` (a directory for all files) are read.
 
     Args:
         name: The workload.
-        candidates: What it runs on.
-        older: Candidates besides, where a kernel is booted that has them.
-        scale: The scale if none is asked for.
+        candidates: Candidates that it runs on.
+        older: Further candidates, if the booted kernel has them.
+        scale: The scale if none is set.
 
     Raises:
         subprocess.CalledProcessError: it failed; its error is on stderr.

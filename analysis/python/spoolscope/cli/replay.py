@@ -72,7 +72,7 @@ Examples:
   spoolscope replay monday.trace --on dir:/tmp/empty --no-record
 """
 
-# First causes of each run that are said on stderr.
+# Most first causes of each run that are printed on stderr.
 CAUSES_SHOWN = 5
 
 MOST_ROUNDS = 10_000
@@ -256,7 +256,7 @@ def command(**options: Any) -> int:
 
 
 def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
-    """Make sure that there is a replay to go on with; remove what it worked in if it was killed."""
+    """Make sure that there is a replay to continue; remove its work files if it was killed."""
     if force:
         raise SpoolscopeError(
             "--resume keeps the runs that --force would replace",
@@ -277,7 +277,7 @@ def _taken_up(output: Path, *, force: bool) -> AbstractContextManager[None]:
 
 @contextmanager
 def _telling_how_to_go_on(output: Path) -> Iterator[None]:
-    """Name the command that goes on with what is there, if a replay ends early."""
+    """Print the command that continues a replay if it ends early."""
     try:
         yield
     except BaseException as error:
@@ -300,7 +300,7 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
         late = row["lateness_p99_ns"]
         state = row["final_state"]
         run = f"{row['candidate']}-r{row['round']}"
-        if len(run) > NAMED_WITHIN:  # names that were cut would be those of others
+        if len(run) > NAMED_WITHIN:  # cut names could be mistaken for others
             say(fitting(run, 80))
             run = ""
         say(
@@ -313,7 +313,7 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_causes(rows: list[dict[str, Any]]) -> None:
-    """Say what went another way, by first cause."""
+    """Print the divergences by first cause."""
     for row in rows:
         found = row["divergences"]
         for root in found["roots"][:CAUSES_SHOWN]:
@@ -324,7 +324,7 @@ def _print_causes(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_reasons(rows: list[dict[str, Any]]) -> None:
-    """Say why runs are not faithful, of the first of each candidate that is not."""
+    """Print why the first unfaithful run of each candidate is not faithful."""
     told = set()
     for row in rows:
         candidate, reasons = row["candidate"], row["certificate"]["reasons"]

@@ -1,4 +1,4 @@
-"""Recording a replay with the recorder of production."""
+"""Recording of a replay with the production recorder."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from spoolscope.traces.phases import Progress
 
 
 def replay_recorder() -> Recorder | None:
-    """Record each replay with the recorder of production, or say why not."""
+    """Return the function that records a replay, or warn and return None."""
     if os.geteuid() != 0:
         warn("not root: the replays are not recorded, so nothing says why they differ")
         return None
@@ -25,7 +25,7 @@ def replay_recorder() -> Recorder | None:
         if made.failure is not None:
             warn(f"the recorder of a replay ended early: {made.failure}")
         elif made.command_status is None or (made.signalled and made.command_status == 0):
-            # The signal came before the replay began, or when it had ended and the recorder not.
+            # The signal came before the replay began, or between its end and the recorder's.
             raise KeyboardInterrupt
         return made.command_status or 0
 

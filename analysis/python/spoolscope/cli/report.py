@@ -1,4 +1,4 @@
-"""spoolscope report: one self-contained HTML file."""
+"""The verb report: one self-contained HTML file."""
 
 from functools import partial
 from pathlib import Path

@@ -41,10 +41,10 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def selected(only: tuple[str, ...], but: tuple[str, ...], part: str | None) -> "Selection":
-    """Return what these options choose.
+    """Return the selection of these options.
 
     Raises:
-        SpoolscopeError: the part is none.
+        SpoolscopeError: the part of the time is not valid.
     """
     from spoolscope.analysis.selection import Selection
 

@@ -1,6 +1,6 @@
-"""The facts that a verb prints, laid out as tables: what --csv and --markdown show.
+"""The facts that a verb prints, laid out as tables, for --csv and --markdown.
 
-They are the object that --json prints, so no verb lays out tables of its own for them. A list of
+The source is the object that --json prints, so no verb lays out such tables itself. A list of
 objects is a table with a row for each; an object of objects is one, too, with their keys as names;
 single facts stand together in a table of names, values and units.
 """
@@ -14,7 +14,7 @@ FACTS = "facts"
 IN_NS = ("causes", "parts", "waits", "by_cause", "times")
 """Objects whose values are times in ns, and whose keys are names."""
 UNITS = {"_ns": "ns", "_bytes": "bytes", "_ppm": "1e-6", "_s": "s"}
-"""Units that the end of a name tells."""
+"""Units by the end of a name."""
 
 Row = dict[str, Any]
 
@@ -42,7 +42,7 @@ def sheets(value: Mapping[str, Any] | Sequence[Any]) -> list[Sheet]:
 
 
 def unit_of(name: str) -> str:
-    """Return the unit that a name ends in, "" if in none."""
+    """Return the unit at the end of a name, or ""."""
     last = name.rpartition(".")[2]
     if last == "ns":
         return "ns"
@@ -75,7 +75,7 @@ def _of_object(name: str, value: Mapping[str, Any], facts: list[Row]) -> Iterato
 
 
 def _of_list(items: Sequence[Any]) -> Iterator[Row]:
-    """Yield a row for each item; of a list in a list each item is one, numbered from 1."""
+    """Yield a row for each item; items of a list in a list are rows, numbered from 1."""
     for number, item in enumerate(items, 1):
         if isinstance(item, Mapping):
             yield _flat(item)

@@ -1,4 +1,4 @@
-"""A terminal as a screen: keys come one by one, lines are drawn, and in the end it is as before."""
+"""A terminal as a screen: single keys are read, lines drawn, and its state restored at the end."""
 
 import os
 import re
@@ -25,21 +25,21 @@ _NAMED = {
 
 
 def can_be_a_screen() -> bool:
-    """Tell whether keys come from a terminal, and one shows what is drawn."""
+    """Return True if input and output are a terminal that can move the cursor (not "dumb")."""
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     return not dumb and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: its text, in which nothing drives a terminal (``shown``), and its style."""
+    """One line: its text, without control characters (see ``shown``), and its style."""
 
     text: str
     style: str = ""
 
 
 class Terminal:
-    """The terminal, a screen until the block ends, however it does."""
+    """The terminal as a screen until the block ends in any way."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -64,7 +64,7 @@ class Terminal:
         return max(20, size.columns), max(5, size.lines)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show lines from the top; nothing is written if all of them are there already."""
+        """Show lines from the top; nothing is written if they have not changed."""
         from rich.text import Text
 
         if self._drawn == (lines, self.size):
@@ -85,7 +85,7 @@ class Terminal:
 def _named(pressed: bytes) -> Iterator[str]:
     for part in _PARTS.findall(pressed):
         if part.startswith(_ESCAPE) and len(part) > 1:
-            if part[1:] in _NAMED:  # of other keys nobody asks
+            if part[1:] in _NAMED:  # other keys are ignored
                 yield _NAMED[part[1:]]
         else:
             yield from part.decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""spoolscope top: who uses the spool right now, on a screen or interval by interval."""
+"""The verb top: current users of the spool, on a screen or interval by interval."""
 
 import tempfile
 import time
@@ -25,9 +25,9 @@ from spoolscope.traces.text import shown, shown_json
 if TYPE_CHECKING:
     from spoolscope.analysis.top import Interval
 
-# Intervals that may wait to be converted: a machine too slow for all shows the newest.
+# Most intervals that wait for conversion: a machine that is too slow shows the newest.
 BEHIND = 3
-# The limit of intervals, and of rows.
+# Largest number of intervals, and of rows.
 MOST = 1_000_000
 
 
@@ -101,7 +101,7 @@ def command(
             pids=list(pids),
             units=list(units),
             comms=list(comms),
-            keep_names=names,  # they are gone with the directory
+            keep_names=names,  # they are removed with the directory
             key_file=key_file,
             keep_book=False,
             snapshot="none",
@@ -127,7 +127,7 @@ def command(
 
 @dataclass
 class Screen:
-    """Prints each trace of a directory once."""
+    """Printer of each trace of a directory, once."""
 
     place: Path
     rows: int
@@ -147,7 +147,7 @@ class Screen:
         return self.intervals.skipped
 
     def look(self) -> None:
-        """Show what has come since the last look."""
+        """Show the traces that are new since the last look."""
         from spoolscope.analysis.top import study_interval
 
         for trace in self.intervals.new():

@@ -1,4 +1,4 @@
-"""The screen of top beside the recording: intervals are studied, keys looked at, lines drawn."""
+"""The screen of top during the recording: studies intervals, reads keys, draws lines."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ class Intervals:
     """The traces of a recording, each once, as they come.
 
     Attributes:
-        skipped: Segments that were in none.
+        skipped: Segments that were not shown.
     """
 
     place: Path
@@ -37,7 +37,7 @@ class Intervals:
     _segment: int = 0
 
     def new(self) -> Iterator[Path]:
-        """Yield those that have come since the last time."""
+        """Yield the traces that are new since the last time."""
         if not Recording.is_one(self.place):
             return
         for trace, meta in Recording.open(self.place).described():
@@ -66,7 +66,7 @@ class Live:
 
     Attributes:
         kept: Traces that were kept.
-        lost: Calls that were lost in what was shown.
+        lost: Calls that were lost in the shown intervals.
     """
 
     terminal: Terminal
@@ -87,7 +87,7 @@ class Live:
         return self._intervals.skipped
 
     def tick(self, phase: str, _fraction: float | None) -> None:
-        """Do what there is to do; called about ten times a second."""
+        """Study, read keys and draw; called about ten times a second."""
         for key in self.terminal.pressed():
             self._screen.press(key)
         self._study()
@@ -99,7 +99,7 @@ class Live:
         self.terminal.draw(self._screen.lines(*self.terminal.size))
 
     def _study(self) -> None:
-        """Study one interval after the other, elsewhere: keys do not wait for it."""
+        """Study one interval after the other in the worker, so that keys do not wait."""
         if self._studied is not None and self._studied[0].done():
             (future, copy), self._studied = self._studied, None
             self._show(future.result(), copy)
@@ -107,7 +107,7 @@ class Live:
         if self._studied is None and self._waiting:
             trace = self._waiting.pop(0)
             copy = self._request.output.with_name(f"shown-{trace.name}")
-            try:  # the recording removes it when newer ones have come
+            try:  # the recording removes old ones
                 shutil.copytree(trace, copy, copy_function=os.link)
             except (OSError, shutil.Error):
                 self._intervals.skipped += 1
@@ -115,7 +115,7 @@ class Live:
             self._studied = self._worker.submit(_studied, copy), copy
 
     def _show(self, found: "Interval", copy: Path) -> None:
-        """Show an interval unless the screen is paused, and hold the trace of what is shown."""
+        """Show an interval unless the screen is paused, and hold the trace of the shown one."""
         self.lost += found.lost
         self._screen.show(found)
         old, self._shown = (copy, self._shown) if self._screen.paused else (self._shown, copy)

@@ -1,4 +1,4 @@
-"""The screen of top: what is shown, and what keys do. It knows nothing of a terminal."""
+"""The screen of top: its lines and the effects of keys, independent of a terminal."""
 
 import time
 from collections.abc import Callable
@@ -19,15 +19,15 @@ _SPACE, _ENTER, _ESCAPE, _ERASE = " ", ("\r", "\n"), "\x1b", ("\x7f", "\b")
 
 @dataclass
 class TopScreen:
-    """What is shown at present.
+    """The current state of the screen.
 
     Args:
-        keep: Keeps the trace of the interval that is shown; returns what became of that.
-        note: Stands beside the heading: whether names are real or hidden.
+        keep: Function that keeps the trace of the shown interval and returns a message.
+        note: Text beside the heading: names are real or hidden.
 
     Attributes:
         found: The interval that is shown; None before the first one.
-        over: The user wants to leave.
+        over: True if the user has asked to leave.
     """
 
     keep: Callable[[], str]
@@ -55,7 +55,7 @@ class TopScreen:
             self.found, self.message = found, ""
 
     def press(self, key: str) -> None:
-        """Do what a key means: a character, or a name as "up"."""
+        """Carry out a key: a character, or a name like "up"."""
         if self._typing:
             self._type(key)
             return
@@ -100,7 +100,7 @@ class TopScreen:
         return self._sorted.get(self.view.key, self.view.sorted_by)
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return the lines of a screen of that size: never more, and none longer."""
+        """Return the lines of the screen, none beyond that size."""
         rows = self._rows()
         self._rows_shown = max(1, height - _HEADS - 1)
         self._first = min(self._first, max(0, len(rows) - self._rows_shown))
@@ -134,7 +134,7 @@ class TopScreen:
         return [r for r in rows if any(wanted in c.text(r).lower() for c in self.view.columns)]
 
     def _joined(self, texts: list[str], width: int) -> str:
-        """Join the columns of a row; the one without a width gets what the others leave."""
+        """Join the columns of a row; the one without a width gets the remaining cells."""
         taken = sum(abs(column.width) + 1 for column in self.view.columns if column.width)
         rest = max(8, width - taken)
         cells = []
@@ -172,7 +172,7 @@ class TopScreen:
 
 
 def _fitted(text: str, size: int, *, left: bool, end: bool) -> str:
-    """Return a text in so many cells; of one that is too long its begin is kept, or its end."""
+    """Return a text in that many cells; a longer one is cut at its end, or at its begin."""
     text = shown(text)
     if cell_len(text) > size:
         text = f"…{text[1 - size :]}" if end else f"{set_cell_size(text, size - 1)}…"

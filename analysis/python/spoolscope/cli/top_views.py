@@ -1,4 +1,4 @@
-"""The tables of the screen of top: which columns each has, and how its rows are sorted."""
+"""The tables of the screen of top, with their columns and sort orders."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Column:
     """One column of a table.
 
     Attributes:
-        title: Its head.
-        width: Cells; 0: what the others leave. Negative: to the left.
-        text: What stands in it.
-        rank: What rows are sorted by, the largest first; texts the other way.
+        title: Title of the column.
+        width: Cells; 0 is the rest of the line. Negative: aligned to the left.
+        text: Function for the text of a cell.
+        rank: Sort key of rows, the largest first; texts in ascending order.
     """
 
     title: str
@@ -88,7 +88,7 @@ def _causes(found: Interval) -> list[_Cause]:
 
 
 def _most(found: Interval, cause: str) -> str:
-    """Return who spent the most time so."""
+    """Return the process with the most time in this cause."""
     most = max(found.processes, key=lambda process: process.causes.get(cause, 0))
     return f"{most.comm} ({most.pid}) {duration(most.causes.get(cause, 0))}"
 

@@ -1,4 +1,4 @@
-"""The lines of explain on which code asked for calls (record --user-stacks)."""
+"""The lines of explain on program code that made calls (record --user-stacks)."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ TOP, STACKS = 8, 3
 
 
 def user_code_lines(found: "UserCode | None") -> Iterable[str]:
-    """Return time by function, and the stacks from which most of it was asked for."""
+    """Return time by function, and the stacks with most of it."""
     from spoolscope.analysis.wording import count, duration, fitting
 
     if found is None:

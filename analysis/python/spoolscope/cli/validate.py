@@ -1,4 +1,4 @@
-"""spoolscope validate: does a replay rank filesystems as the real service does?"""
+"""The verb validate: a test whether replays rank filesystems as the real service does."""
 
 import math
 import textwrap

@@ -1,4 +1,4 @@
-"""The answer of info --verify: whether the files of traces are as they were written."""
+"""The answer of info --verify: a check that the files of traces are unchanged."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from spoolscope.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Verified:
-    """A trace whose files were read: tables with a digest, and their length; none in old ones."""
+    """A checked trace: its tables with digests, and their length; none in old traces."""
 
     trace: str
     tables: int

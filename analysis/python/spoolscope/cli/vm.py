@@ -1,4 +1,4 @@
-"""The verb lab vm, and what commands print about machines."""
+"""The verb lab vm, and messages of commands about machines."""
 
 import os
 import shutil
@@ -139,7 +139,7 @@ def machine_of(
     """Return a machine, its kernel fetched if need be.
 
     Raises:
-        SpoolscopeError: the kernel cannot be had.
+        SpoolscopeError: the kernel is not available.
     """
     return Machine(kernels.fetch(series, show), memory_mib, cpus, icount)
 
@@ -152,7 +152,7 @@ def tell_of_accelerator(machine: Machine, *, quiet: bool) -> None:
 
 @contextmanager
 def telling_of_console() -> Iterator[None]:
-    """Print the end of its console if a machine dies."""
+    """Print the end of a machine's console if it dies."""
     try:
         yield
     except MachineError as error:
@@ -161,13 +161,13 @@ def telling_of_console() -> Iterator[None]:
 
 
 def end_if_interrupted(ended: Ended) -> None:
-    """End as any command does after Ctrl-C; what came back stays."""
+    """End as any command does after Ctrl-C; keep the results that came back."""
     if ended.interrupted:
         raise KeyboardInterrupt
 
 
 def environment(machine: Machine) -> dict[str, str]:
-    """Return what a command in a machine begins with: this one, and spoolscope on the PATH."""
+    """Return the environment of a command in a machine: this one, with spoolscope on the PATH."""
     here = Path(sys.executable).parent
     return os.environ | machine.environment | {"PATH": f"{here}:{images.program_path()}"}
 

@@ -158,7 +158,7 @@ def command(**options: Any) -> int:
 
 
 def _in_machine(asked: Asked, options: dict[str, Any]) -> int:
-    """Have the same command in a machine, and bring its results here."""
+    """Run the same command in a machine, and fetch its results."""
     if places := [one.name for one in asked.candidates if one.directory]:
         raise SpoolscopeError(
             f"{places[0]} is on this machine, where a machine of --vm cannot reach it",
@@ -244,4 +244,4 @@ def _play(image: Path, place: Path, model: str) -> SlowDisk:
 
 
 def _unsaid(_line: str) -> None:
-    """Say nothing."""
+    """Print nothing."""

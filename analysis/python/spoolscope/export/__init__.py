@@ -1,1 +1,1 @@
-"""Ways out: a trace, and what the analysis makes of it, in the formats of other tools."""
+"""Export of a trace, and of tables derived from it, in the formats of other tools."""

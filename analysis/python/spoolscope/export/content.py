@@ -1,7 +1,7 @@
-"""What exporters write: the calls that were chosen, each with its intervals off the CPU.
+"""Content for exporters: the selected calls, each with its intervals off the CPU.
 
-Everything is read in order and a part at a time. No call is left out: the lengths of the calls
-that come add up to ``Content.latency_ns``.
+All is read in order and in parts. No call is left out: the lengths of the exported calls add up to
+``Content.latency_ns``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +31,8 @@ class Part:
     Attributes:
         cause: One of the closed list.
         from_ns: Its begin, since the epoch; ``to_ns`` its end.
-        wait_id: The wait for a commit that it is (``commit_waits``); None if it is none.
-        placed: When it was is known. If not, its length is right and its place is a free one.
+        wait_id: Number of the wait for a commit (``commit_waits``); None for another wait.
+        placed: True if its time is known. Else its length is right, and it is in a free place.
     """
 
     cause: str
@@ -49,8 +49,8 @@ class Call:
     Attributes:
         pid: Its process; ``tid`` and ``comm`` its thread.
         from_ns: Entry, since the epoch; ``to_ns`` return.
-        name: Of the call.
-        path: Of its object, "" if it has none.
+        name: Name of the call.
+        path: Path of its object, "" if it has none.
         requests: Block requests that it sent itself (``Content.requests``).
     """
 
@@ -73,11 +73,11 @@ class Content:
 
     Attributes:
         trace: The trace.
-        con: Has ``call_totals``, ``named_waits`` and what they are made of.
-        work: Makes more tables of the analysis.
-        selection: Which of its calls come.
-        split: How well the parts of calls add up.
-        n_calls: Calls that come; ``latency_ns`` is their length in sum.
+        con: Connection with ``call_totals``, ``named_waits`` and the tables that they need.
+        work: Maker of more tables of the analysis.
+        selection: The calls that are exported.
+        split: Errors of the sums of parts of calls.
+        n_calls: Number of exported calls; ``latency_ns`` is their length in sum.
         start_ns: Begin of the recording, since the epoch.
     """
 
@@ -105,7 +105,7 @@ class Content:
             ) from None
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls in the order in which they began, those of an instant by thread."""
+        """Yield the calls in the order of their begin, then by thread."""
         self.find_commits()
         for statement in (_OFF_CPU, _SENT):
             self.con.execute(statement)
@@ -113,7 +113,7 @@ class Content:
             yield from self._calls(from_ns, to_ns)
 
     def _windows(self) -> Iterator[int]:
-        """Yield the times between which about as many calls as a row group has began each."""
+        """Yield times that divide the calls, by begin, into parts of about one row group."""
         for part in self.trace.parts("syscalls", ["ts_ns"]):
             yield int(part["ts_ns"][0].as_py())
         yield LAST_NS
@@ -155,7 +155,7 @@ SELECT pid, tid, seq, list(request_id ORDER BY request_id) AS requests FROM requ
 WHERE seq IS NOT NULL GROUP BY ALL
 """
 
-# All that calls were not running for; a wait for a commit has its number.
+# All intervals of calls off the CPU; a wait for a commit has its number.
 _OFF_CPU = """
 CREATE OR REPLACE TEMP TABLE off_cpu AS
 SELECT w.call_ns, w.pid, w.tid, w.seq, w.ts_ns, w.dur_ns, w.cause AS name, j.wait_id, w.placed
@@ -189,12 +189,12 @@ ORDER BY call_ns, pid, tid, seq, is_part, ts_ns
 
 
 def prepare(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Content:
-    """Return what is to be exported of a trace.
+    """Return the content of a trace to export.
 
     Args:
         con: A connection of ``Trace.connect``, which ends after the export.
         trace: The trace.
-        selection: Which of its calls.
+        selection: The calls to export.
 
     Raises:
         SpoolscopeError: no call is selected.
@@ -212,7 +212,7 @@ def prepare(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) 
 
 
 def _tiled(call: Call, found: list[Part], states: tuple[int, int]) -> Call:
-    """Lay the intervals of a call side by side; what has no place, or overlaps, gets a free one."""
+    """Lay intervals of a call side by side; one that overlaps or has no place gets a free place."""
     missing = dict(zip(("runq", "preempt"), states, strict=True))
     at_ns = call.from_ns
     placed: list[Part] = []
@@ -237,7 +237,7 @@ def _tiled(call: Call, found: list[Part], states: tuple[int, int]) -> Call:
 
 
 def _filled(call: Call, placed: list[Part], homeless: dict[str, int]) -> list[Part]:
-    """Put intervals whose place is not known into the gaps, from the begin on."""
+    """Put intervals of unknown place into the gaps, from the begin on."""
     left = list(homeless.items())
     tiles: list[Part] = []
     at_ns = call.from_ns

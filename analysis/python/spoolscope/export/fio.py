@@ -1,7 +1,8 @@
 """fio's iolog, version 3: the requests that filesystems made of a disk, at their times.
 
-A device that lies on another has its requests twice: those of the upper one count. Of several
-disks it is the one with most requests: fio replays them on one that ``replay_redirect`` names.
+Requests of a device that lies on another are recorded twice: those of the upper one are used. Of
+several disks the one with most requests is used: fio replays them on the one that
+``replay_redirect`` names.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ from spoolscope.traces.errors import SpoolscopeError
 HEADER = "fio version 3 iolog"
 ACTIONS = {"read": "read", "write": "write", "discard": "trim", "flush": "sync"}
 
-# A flush that the driver made serves requests that ask for one; those are in the log themselves.
+# Flushes by the driver are left out: the requests that ask for them are in the log.
 _TOP = """
 CREATE OR REPLACE TEMP VIEW of_filesystems AS
 SELECT * FROM block_ios
@@ -67,5 +68,5 @@ class Fio:
 
 
 def _name(dev: int) -> str:
-    """Return what a disk is called in the log; a ':' would part two names there."""
+    """Return the name of a disk in the log, without ':', which separates names there."""
     return f"disk-{dev >> 20}-{dev & 0xFFFFF}"

@@ -14,7 +14,7 @@ SELECT comm, syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
         unnest([{", ".join(MACHINE.values())}]) AS ns FROM shown_calls
 ) GROUP BY ALL HAVING sum(ns) > 0 ORDER BY comm, syscall, cause
 """
-"""Time of the calls that are shown, ns, by thread name, call and cause; adds up to theirs."""
+"""Time of shown calls, ns, by thread name, call and cause; adds up to the length of the calls."""
 
 
 class Folded:
@@ -32,5 +32,5 @@ class Folded:
 
 
 def _frame(name: str) -> str:
-    """Return a name as one frame: ';' ends a frame there."""
+    """Return a name as one frame, without ';', which ends a frame."""
     return shown(name).replace(";", "\\x3b") or "?"

@@ -17,9 +17,9 @@ class Exporter(Protocol):
     """One format.
 
     Attributes:
-        sentence: What is written, for a list of formats.
-        opens: How to open it; ``{output}`` stands for it.
-        call_by_call: It has every call, so that it grows with their number.
+        sentence: Description for the list of formats.
+        opens: How to open the output, written ``{output}`` here.
+        call_by_call: The output has every call, so it grows with their number.
     """
 
     sentence: str
@@ -27,7 +27,7 @@ class Exporter(Protocol):
     call_by_call: bool
 
     def write(self, content: Content, output: Path) -> None:
-        """Write all of it to a path at which nothing is yet: a file, or a directory of files."""
+        """Write the content to a path that does not exist yet: a file, or a directory of files."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Tracks on which nothing overlaps."""
+"""Tracks without overlaps."""
 
 
 class Lanes:
-    """Gives each interval the first lane that is free when it begins; they come in order."""
+    """Assignment of each interval, in order of begin, to the first free lane."""
 
     def __init__(self) -> None:
         self._free_ns: list[int] = []

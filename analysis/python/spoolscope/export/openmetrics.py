@@ -16,7 +16,7 @@ BOUNDS_NS = tuple(step * 10**power for power in range(3, 11) for step in (1, 2, 
 Labels = tuple[str, ...]
 
 _CASES = " ".join(f"WHEN ns <= {bound} THEN {at}" for at, bound in enumerate(BOUNDS_NS))
-# A row for each bucket of each set of labels: the labels, the bucket, how many, their sum.
+# A row for each bucket of each set of labels: labels, bucket, number of calls, and their sum.
 _COUNTED = """
 SELECT * EXCLUDE (ns), CASE {cases} ELSE {last} END AS bucket, CAST(count(*) AS BIGINT) AS n,
     CAST(sum(ns) AS BIGINT) AS ns
@@ -37,7 +37,7 @@ class OpenMetrics:
     call_by_call = False
 
     def write(self, content: Content, output: Path) -> None:
-        """Write it; seconds have nine digits, so that no nanosecond is lost."""
+        """Write the exposition; seconds have nine decimals, so that no nanosecond is lost."""
         with output.open("x", encoding="utf-8") as file:
             for line in _lines(content):
                 file.write(f"{line}\n")
@@ -96,7 +96,7 @@ def _counted(content: Content, rows: str) -> Iterator[tuple[Any, ...]]:
 
 
 class _Families:
-    """Writes metric families, every sample at one time."""
+    """Writer of metric families, all samples with one timestamp."""
 
     def __init__(self, at_ns: int) -> None:
         self._at = seconds(at_ns)
@@ -133,7 +133,7 @@ class _Families:
             yield self._sample(f"{name}_total", own, _value(name, number))
 
     def gauge(self, name: str, help_: str, number: int) -> Iterator[str]:
-        """Yield a gauge: of ns if it is in seconds."""
+        """Yield a gauge; the number is in ns if the gauge is in seconds."""
         yield from _head(name, "gauge", help_)
         yield self._sample(name, {}, _value(name, number))
 

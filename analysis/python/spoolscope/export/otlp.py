@@ -14,9 +14,9 @@ from spoolscope.export.folded import BY_CAUSE
 from spoolscope.traces.text import shown
 
 SPANS_A_LINE = 1000
-"""The collector takes no line of over 1 MB by default."""
+"""Spans of one line: the collector accepts no line over 1 MB by default."""
 SPANS_HELD = 50_000
-"""Spans in memory, of all processes; then all are written."""
+"""Spans of all processes that are in memory before all are written."""
 SCOPE = {"name": "spoolscope"}
 INTERNAL = 1  # SPAN_KIND_INTERNAL
 CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -133,7 +133,7 @@ def _resource(name: str, pid: int | None) -> dict[str, Any]:
 
 
 def _attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes as OTLP spells them; what is None is left out."""
+    """Return attributes in the form of OTLP, without those that are None."""
     return [
         {"key": key, "value": _value(value)} for key, value in told.items() if value is not None
     ]

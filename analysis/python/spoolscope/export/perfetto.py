@@ -12,7 +12,7 @@ from spoolscope.export.perfetto_writer import NOTHING, Args, Writer
 from spoolscope.traces.text import shown
 from spoolscope.traces.trace import Trace
 
-# Flows from a wait to the commit it is for, from a call, and from a commit, to a request.
+# Flows from a wait to its commit, from a call to its request, from a commit to its request.
 TO_COMMIT, TO_REQUEST, OF_COMMIT = range(1, 4)
 UNPLACED: Args = {"place": "not known"}
 
@@ -32,7 +32,7 @@ ORDER BY c.from_ns, c.commit_id
 _COMMIT_ARGS = ("txn_id", "locking_ns", "flushing_ns", "logging_ns", "trigger", "trigger_comm",
                 "trigger_pid", "blocks")  # fmt: skip
 
-# A request that a commit of its thread sent, too, is joined to that.
+# A request sent by a thread during its commit is joined to the commit.
 _REQUESTS = """
 WITH by_commit AS (
     SELECT r.request_id FROM commit_spans c JOIN requests r
@@ -45,7 +45,7 @@ FROM requests r LEFT JOIN by_commit b USING (request_id) ORDER BY r.ts_ns, r.req
 """
 _REQUEST_ARGS = ("bytes", "sector", "comm", "pid", "sync", "meta", "fua", "preflush", "error")
 
-# As blktrace saw them; one that did not complete ends with the last stage that was seen.
+# Stages by blktrace; a request that did not complete ends with its last recorded stage.
 _STAGES = """
 SELECT ts_ns, ts_ns + coalesce(d_ns, c_ns, i_ns, g_ns, 0),
     ts_ns + coalesce(c_ns, d_ns, i_ns, g_ns, 0), dev, op, rwbs, bytes, sector, comm, bios, merged,
@@ -95,7 +95,7 @@ class Perfetto:
 
 
 class _Threads:
-    """Tracks of threads; where a coarse clock makes calls overlap, further ones below these."""
+    """Tracks of threads; if calls overlap by a coarse clock, a thread has more than one."""
 
     def __init__(self, writer: Writer, process_names: dict[int, str]) -> None:
         self._writer = writer
@@ -182,7 +182,7 @@ def _counters(writer: Writer, content: Content) -> None:
 
 
 class _Tracks:
-    """Tracks by name, as many for each as it needs for what overlaps."""
+    """Tracks by name, as many for each as its overlaps need."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer

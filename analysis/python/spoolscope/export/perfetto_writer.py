@@ -23,11 +23,11 @@ _UNIT_COUNT = 2
 _EVENT_NAMES, _ARG_NAMES, _ARG_VALUES = 2, 3, 29  # of InternedData
 
 MOST_VALUES = 100_000
-"""Texts of arguments that are numbered; others are written each time, as memory is bounded."""
+"""Most argument texts that are interned; others are written each time, to bound memory."""
 
 
 class Writer:
-    """Writes packets to a file; every track gets a number when it is made."""
+    """Writer of packets to a file; every track gets a number when it is made."""
 
     def __init__(self, file: BinaryIO, start_ns: int) -> None:
         """Begin the trace: its clock is the wall clock, from ``start_ns`` on."""
@@ -65,7 +65,7 @@ class Writer:
     def open(
         self, track: int, at_ns: int, name: str, args: Args = NOTHING, flows: Sequence[int] = ()
     ) -> None:
-        """Begin a slice; ``flows`` join it to the others that have one of these numbers."""
+        """Begin a slice; ``flows`` join it to the other slices with one of these numbers."""
         parts = [
             integer(9, _BEGIN),
             integer(11, track),
@@ -82,7 +82,7 @@ class Writer:
         self._event(at_ns, integer(9, _END), integer(11, track))
 
     def count(self, track: int, at_ns: int, number: int) -> None:
-        """Say what the number of a counter is from now on."""
+        """Set the value of a counter from this time on."""
         self._event(at_ns, integer(9, _COUNT), integer(11, track), integer(30, number))
 
     def _described(self, *parts: bytes) -> int:
@@ -102,7 +102,7 @@ class Writer:
         return told + integer(17, self._interned(value, self._values, _ARG_VALUES))
 
     def _interned(self, name: str, known: dict[str, int], kind: int) -> int:
-        """Return the number of a text, which goes with the next packet if it is new."""
+        """Return the number of a text; a new text is written with the next packet."""
         if (number := known.get(name)) is None:
             number = known[name] = len(known) + 1
             self._new.append(message(kind, integer(1, number), text(2, name)))

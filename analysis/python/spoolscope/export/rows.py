@@ -21,8 +21,8 @@ BATCH = 50_000
 def csv_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
     """Yield a line of names, then one for each row.
 
-    A null is empty, an empty text is ``""``. Text is as ``shown`` makes it: no character of it
-    drives a terminal or ends a line.
+    A null is empty, an empty text is ``""``. Text is escaped by ``shown``: no character of it
+    controls a terminal or ends a line.
     """
     yield csv_line(reader.schema.names)
     for batch in reader:
@@ -31,7 +31,7 @@ def csv_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
 
 
 def csv_line(cells: Any) -> str:
-    """Return one line of CSV; a cell that is None is empty, one that is a text is shown."""
+    """Return one line of CSV; None is an empty cell, a text is escaped by ``shown``."""
     made = io.StringIO()
     texts = [shown(cell) if isinstance(cell, str) else cell for cell in cells]
     csv.writer(made, lineterminator="", quoting=csv.QUOTE_MINIMAL).writerow(texts)
@@ -39,7 +39,7 @@ def csv_line(cells: Any) -> str:
 
 
 def csv_sheets(sheets: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Iterator[str]:
-    """Yield tables as one: a row names its own in the first column, and has what it has of all.
+    """Yield tables as one: the first column names a row's table; columns are those of all.
 
     Args:
         sheets: Names, and rows of columns by name.
@@ -82,7 +82,7 @@ def write_parquet(reader: pa.RecordBatchReader, file: BinaryIO) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a row as JSON knows it."""
+    """Return a value of a row as a type that JSON has."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -99,7 +99,7 @@ def plain(value: Any) -> Any:
 
 
 def cell(value: Any) -> Any:
-    """Return a value of a row as one cell: what is nested is JSON."""
+    """Return a value of a row as one cell; a nested value becomes JSON."""
     value = plain(value)
     return json.dumps(value) if isinstance(value, (dict, list)) else value
 

@@ -45,12 +45,12 @@ class Speedscope:
 
 @dataclass(slots=True)
 class _Profile:
-    """The profile of a thread, or of its calls that overlap others: what is not in its file yet.
+    """The part that is not yet in a file of the profile of a thread, or of its overlapping calls.
 
     Attributes:
-        name: Shown in the list of profiles.
-        file: Has the events so far.
-        events: Those that follow.
+        name: Name in the list of profiles.
+        file: File with the events so far.
+        events: The events that follow.
         begin_ns: Its begin, since the recording began; ``end_ns`` its end.
     """
 
@@ -62,7 +62,7 @@ class _Profile:
 
 
 class _Profiles:
-    """Collects events by thread, as they come by time; all but some are in files."""
+    """Collector of events by thread, which come in order of time; most of them are in files."""
 
     def __init__(self, place: Path, frames: dict[str, int], start_ns: int) -> None:
         self._place = place
@@ -95,7 +95,7 @@ class _Profiles:
         for _, profile in sorted(self._profiles.items()):
             file.write(f'{between}{{"type": "evented", "unit": "nanoseconds", "events": [')
             with profile.file.open(encoding="ascii") as events:
-                events.read(len(BETWEEN))  # nothing is before the first
+                events.read(len(BETWEEN))  # skips the separator before the first
                 shutil.copyfileobj(events, file)
             rest = {"name": profile.name, "startValue": profile.begin_ns}
             rest["endValue"] = profile.end_ns
@@ -103,7 +103,7 @@ class _Profiles:
             between = BETWEEN
 
     def _put_away(self) -> None:
-        """Append what is held to the files."""
+        """Append the held events to the files."""
         for profile in self._profiles.values():
             if profile.events:
                 with profile.file.open("a", encoding="ascii") as file:

@@ -17,7 +17,7 @@ from spoolscope.traces.schema import TABLES
 from spoolscope.traces.text import shown, shown_json
 
 DERIVED = ("named_waits", "call_causes", "commit_spans", "commit_parts", "commit_waits")
-"""What comes beside the tables of the trace."""
+"""Tables that are exported beside those of the trace."""
 COLUMNS = ("table", "column", "type", "unit", "meaning")
 _OF_CALLS = "(seq IS NULL OR (tid, seq) IN (SELECT tid, seq FROM shown_calls))"
 
@@ -30,7 +30,7 @@ class CsvTables:
     call_by_call = True
 
     def write(self, content: Content, output: Path) -> None:
-        """Write the files. Text is as ``shown`` makes it, a null is empty, an empty text ``""``."""
+        """Write the files. Text is escaped by ``shown``; a null is empty, an empty text ``""``."""
         output.mkdir()
         for table, batches in _tables(content):
             _write_csv(output / f"{table.name}.csv", batches)
@@ -51,7 +51,7 @@ class Sqlite:
     def write(self, content: Content, output: Path) -> None:
         """Write the database; truth values are 0 and 1."""
         with closing(sqlite3.connect(output)) as base:
-            base.execute("PRAGMA journal_mode = OFF")  # it appears whole or not at all
+            base.execute("PRAGMA journal_mode = OFF")  # the file appears whole or not at all
             base.execute("PRAGMA synchronous = OFF")
             for table, batches in _tables(content):
                 _create(base, table)
@@ -85,7 +85,7 @@ def _columns() -> list[dict[str, str]]:
 
 
 def _tables(content: Content) -> Iterator[tuple[AskedTable, pa.RecordBatchReader]]:
-    """Yield each table with its rows; what belongs to calls only of those that come."""
+    """Yield each table with its rows; rows that belong to calls only for exported calls."""
     content.work.make(*DERIVED)
     for name, table in _asked().items():
         names = [column.name for column in table.columns]
@@ -117,7 +117,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _shown(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows in which no text drives a terminal."""
+    """Return rows whose texts cannot control a terminal."""
     made = [
         mapped(column, shown).cast(pa.string()) if _is_text(column.type) else column
         for column in batch.columns

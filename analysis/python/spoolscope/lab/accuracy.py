@@ -1,4 +1,4 @@
-"""Compare what an explanation says with what was injected: the truth is the injector's own log."""
+"""Comparison of an explanation with the injected fault; the truth is the injector's own log."""
 
 import math
 from bisect import bisect_left
@@ -15,12 +15,12 @@ from spoolscope.analysis.causes import MACHINE
 
 _T = TypeVar("_T", str, int)
 Spans = list[tuple[int, int]]
-"""Disjoint stretches of time, in order: begin and end in nanoseconds since the epoch."""
+"""Disjoint intervals in order: begin and end in nanoseconds since the epoch."""
 
 NO_CPU = MACHINE.keys() - {"cpu"}
-"""Causes of a call that could run, and had no CPU."""
+"""Causes of a call that was ready to run, but had no CPU."""
 
-# What calls spent, piece by piece; what is left of a call it ran on a CPU.
+# Waits of calls, piece by piece; the rest of a call was on a CPU.
 _PIECES = """
 SELECT pid, tid, seq, call_ns, ts_ns, dur_ns, cause FROM named_waits
 UNION ALL
@@ -32,7 +32,7 @@ WHERE s.state != 'blocked'
 """
 
 
-# Every edge with the call that its chain begins at; ``hop`` 1 are the call's own.
+# Every edge with the call at the begin of its chain; ``hop`` 1 are the call's own edges.
 _CHAINS = """
 WITH RECURSIVE chains AS (
     SELECT edge_id, victim_pid AS pid, victim_tid AS tid, victim_seq AS seq, hop, culprit_pid,
@@ -47,12 +47,12 @@ SELECT pid, tid, seq, hop, culprit_pid, cause, from_ns, to_ns FROM chains
 
 @dataclass
 class Call:
-    """One call: when, how long, its time by cause, and piece by piece (begin, end, cause).
+    """One call: begin, length, time by cause, and pieces (begin, end, cause).
 
     Attributes:
-        blamed: Time by the process that kept it waiting.
-        behind: What these processes waited for at that time, and those that kept them waiting.
-        behind_pids: Who kept them waiting.
+        blamed: Time by the culprit process.
+        behind: Waits of these culprits at that time, and of the culprits of those, by cause.
+        behind_pids: The further culprits.
     """
 
     pid: int
@@ -67,7 +67,7 @@ class Call:
 
     @property
     def dur_ns(self) -> int:
-        """How long it took."""
+        """Length of the call."""
         return self.end_ns - self.begin_ns
 
     @property
@@ -76,16 +76,16 @@ class Call:
         return _largest(self.causes)
 
     def direct(self, causes: AbstractSet[str]) -> Spans:
-        """When it waited for one of some causes itself."""
+        """Intervals in which the call itself waited for one of the causes."""
         return joined((begin, end) for begin, end, cause in self.pieces if cause in causes)
 
     def led(self, causes: AbstractSet[str]) -> Spans:
-        """When it did, or those did for whom it waited at that very time."""
+        """Intervals in which it did so, or its culprits did at that time."""
         behind = ((begin, end) for begin, end, cause in self.behind if cause in causes)
         return joined((*self.direct(causes), *behind))
 
     def mostly(self, causes: AbstractSet[str]) -> bool:
-        """Tell whether ``led(causes)`` is longer than what any other cause has beside it."""
+        """Return True if ``led(causes)`` is longer than any other cause outside it."""
         led = self.led(causes)
         rest = {cause: ns for cause, ns in self.causes.items() if cause not in causes}
         for begin, end, cause in self.pieces:
@@ -94,7 +94,7 @@ class Call:
         return sum(end - begin for begin, end in led) > max(rest.values(), default=0)
 
     def names(self, culprits: AbstractSet[int]) -> bool:
-        """Tell whether most of it is charged to a culprit, or to who waited for a culprit."""
+        """Return True if most of the call is charged to a culprit, or to a process behind one."""
         return bool({_largest(self.blamed, -1), _largest(self.behind_pids, -1)} & culprits)
 
 
@@ -104,26 +104,25 @@ def _largest(sizes: dict[_T, int], *default: _T) -> _T:
 
 @dataclass(frozen=True)
 class Score:
-    """How true an explanation is.
+    """Accuracy of an explanation.
 
     Attributes:
         n_calls: Calls of the victims.
-        n_judged: As many as 1 % of them, or fewer if there are not so many: the slowest of those
-            that the fault held for most of their time, and that had a CPU when they could run.
-        n_robbed: Calls as slow that the fault held, too, and that had no CPU for longer than
-            anything else took: that delay is real, and nobody injected it.
-        n_right: Of those judged, those for whose largest part the injected cause is named, for the
-            call itself or for those whom it waited for at that time.
-        wrong: Top causes of the others, by number.
-        n_direct: Those whose top cause is the injected one.
-        n_named: Of these, those charged to a culprit; None if there is no culprit.
-        injected_ns: Time for which the fault was at work in calls that it held for most of theirs,
-            without those robbed.
-        found_ns: For what of it the explanation names the injected cause as above.
-        direct_ns: What of it has that cause itself.
-        typical: The share of it that is so named in the median call; NaN if none was injected.
-        beyond_ns: For what else of these calls it names that cause as above: before and after the
-            fault was at work.
+        n_judged: Number of judged calls, at most 1 % of all: the slowest ones that the fault held
+            for most of their time, and that had a CPU when they were ready.
+        n_robbed: Equally slow calls held by the fault whose longest part was without a CPU, as the
+            host or others had it: that delay is real, but not injected.
+        n_right: Judged calls whose largest part has the injected cause, for the call itself or for
+            its culprits at that time.
+        wrong: Top causes of the other judged calls, by number.
+        n_direct: Judged calls whose own top cause is the injected one.
+        n_named: Number of judged calls charged to a culprit; None if there is no culprit.
+        injected_ns: Time of the fault in calls that it held for most of their time, without robbed
+            ones.
+        found_ns: The part of it with the injected cause, as in n_right.
+        direct_ns: The part of it with that cause for the call itself.
+        typical: Median over these calls of direct_ns by injected time; NaN if none was injected.
+        beyond_ns: Time of these calls with that cause, as in n_right, while no fault was at work.
     """
 
     n_calls: int
@@ -156,17 +155,17 @@ class Score:
 
     @property
     def recovered(self) -> float:
-        """Share of the injected time that is named right; NaN if none was injected."""
+        """Share of the injected time that was found; NaN if none was injected."""
         return self._of_injected(self.found_ns)
 
     @property
     def directly(self) -> float:
-        """Share of the injected time that has the right cause itself; NaN as above."""
+        """Share of the injected time with the right cause for the call itself; NaN as above."""
         return self._of_injected(self.direct_ns)
 
     @property
     def beyond(self) -> float:
-        """Time wrongly given the name, over the time injected; NaN if none was."""
+        """Time with the injected cause outside the fault, by the injected time; NaN if none."""
         return self._of_injected(self.beyond_ns)
 
     def _of_injected(self, ns: int) -> float:
@@ -177,7 +176,7 @@ class Score:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> Spans:
-    """Return the union of some stretches of time."""
+    """Return the union of some intervals."""
     union: Spans = []
     for begin, end in sorted(spans):
         if union and begin <= union[-1][1]:
@@ -188,7 +187,7 @@ def joined(spans: Iterable[tuple[int, int]]) -> Spans:
 
 
 def common(one: Spans, other: Spans) -> Spans:
-    """Return the stretches that lie in both."""
+    """Return the intersection."""
     pairs = (
         (max(begin, a), min(end, b)) for begin, end in one for a, b in _near(begin, end, other)
     )
@@ -196,7 +195,7 @@ def common(one: Spans, other: Spans) -> Spans:
 
 
 def overlap_ns(begin: int, end: int, spans: Spans) -> int:
-    """Return how much of one stretch the disjoint ``spans`` cover."""
+    """Return how much of one interval the disjoint ``spans`` cover."""
     return sum(max(0, min(end, b) - max(begin, a)) for a, b in _near(begin, end, spans))
 
 
@@ -225,7 +224,7 @@ def read_calls(con: duckdb.DuckDBPyConnection) -> list[Call]:
 
 
 def _blame(con: duckdb.DuckDBPyConnection, calls: dict[tuple[int, int, int, int], Call]) -> None:
-    # Sequence numbers of a thread go on when its number is given out again: no time is needed.
+    # Sequence numbers go on when a thread id is reused, so the time is not needed in the key.
     by_seq = {(pid, tid, seq): call for (pid, tid, seq, _), call in calls.items()}
     for pid, tid, seq, hop, culprit, cause, begin, end in con.execute(_CHAINS).fetchall():
         call = by_seq[pid, tid, seq]
@@ -246,11 +245,11 @@ def score(
 
     Args:
         calls: Their calls.
-        truth: When the fault was at work.
-        right: The causes that name it.
-        culprits: The processes that brought it about; empty: there are none.
-        least_ns: The fault holds a call if it is at work for most of it, and for so long: shorter
-            calls may just run while the disk is slow for somebody else.
+        truth: Intervals in which the fault was at work.
+        right: The right causes for it.
+        culprits: The processes that caused it; empty if there are none.
+        least_ns: The fault holds a call if it is at work for most of it, and for at least this
+            long: shorter calls may only coincide with a delay for another process.
     """
     spent = [(call, overlap_ns(call.begin_ns, call.end_ns, truth)) for call in calls]
     caught = [(call, ns) for call, ns in spent if 2 * ns > call.dur_ns and ns >= least_ns]

@@ -1,4 +1,4 @@
-"""The faults that are injected, and what an explanation must say about each."""
+"""The injected faults, and the right explanation of each."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 MS = 1_000_000
 MIB = 1 << 20
 LOGGED_NS = 1
-"""The shortest delay: a request so delayed is in the disk's log."""
+"""The shortest delay, which puts a request into the disk's log."""
 
 Role = dict[str, Any]
 
@@ -27,26 +27,26 @@ class Delay:
 class Fault:
     """One fault under one load.
 
-    The truth is the disk's log of what it delayed; if there are culprits, of what they asked it for
+    The truth is the disk's log of delayed requests; if there are culprits, only of their requests
     while at work. Without delays it is the log of the culprits, and without culprits that of the
-    deliveries. Of a limit on requests the truth is what the deliveries did until the disk had been
-    asked for all that they wrote: the delay is there to be logged.
+    deliveries. For a limit on requests, the truth is the time of the deliveries until the disk had
+    all requests for their writes: the delay is there only to log them.
 
     Attributes:
-        name: As on the command line.
-        injects: One sentence on what is done to whom.
-        right: Causes that name it.
+        name: Name on the command line.
+        injects: One sentence on the fault and the load.
+        right: Causes that are right for it.
         roles: Processes that run (see ``lab.load``).
-        delays: What the disk delays.
-        culprits: Roles that bring it about; their own calls are not judged.
-        filesystems: Where it is tried.
-        elsewhere: Where it is tried, too, if asked for: on filesystems that few kernels have.
+        delays: Delays of the disk.
+        culprits: Roles that cause the fault; their own calls are not judged.
+        filesystems: Filesystems on which it is tried.
+        elsewhere: Further filesystems, on request only: those that few kernels have.
         mkfs: Further options for mkfs, by filesystem; ``mount`` likewise for mount.
-        fill: What the filesystem holds before (see ``lab.fill``); nothing of it is in a cache
-            but what its warming reads.
-        limit: Of the victims' control group: its kind and number (see ``lab.limits``).
-        until_asked: The truth is that of a limit on requests.
-        remark: What is known of answers that are not as they should be.
+        fill: Initial content of the filesystem (see ``lab.fill``); only what its warming reads is
+            cached.
+        limit: Limit of the victims' control group: kind and number (see ``lab.limits``).
+        until_asked: The truth is that for a limit on requests.
+        remark: Known reasons for wrong answers.
     """
 
     name: str
@@ -110,7 +110,7 @@ FAULTS = {
         Fault(
             "slow-journal-crowd",
             "The same; four processes deliver.",
-            # A block that is being written to the journal holds up who wants to change it.
+            # A call that wants to change a block waits while that is written to the journal.
             _causes("journal_commit", "shadow"),
             (FOUR,),
             (Delay("write", 20 * MS, "journal"),),
@@ -144,11 +144,11 @@ FAULTS = {
         Fault(
             "slow-allocation",
             "Every read takes 20 ms; a process makes folders all over the disk.",
-            # The bitmaps of a group of blocks tell what is free in it.
+            # Free space of a block group is in its bitmaps.
             _causes("alloc_io"),
             ({"role": "make_folders", "n": 1},),
             (Delay("read", 20 * MS),),
-            # Without these features the bitmaps of a group that nobody has used are on the disk.
+            # Without these features the bitmaps of an unused group are on the disk.
             mkfs={"ext4": ("-b", "1024", "-g", "512", "-O", "^metadata_csum,^uninit_bg")},
         ),
         Fault(
@@ -180,7 +180,7 @@ FAULTS = {
             "held-handle",
             "A process cuts files to nothing inside transactions, 40 ms for each block of extents "
             "that is read; one creates and syncs empty files, one creates without a sync.",
-            # Whoever wants to change something waits for the lock; who synced, for the commit.
+            # Calls that change something wait for the lock; syncs wait for the commit.
             _causes("txn_lock", "journal_commit"),
             (_HOLDER, ONE | _EMPTY, {"role": "drop", "n": 1, "size": 0}),
             (Delay("read", 40 * MS),),
@@ -201,7 +201,7 @@ FAULTS = {
         Fault(
             "full-journal",
             "Writes outside a journal of 1 MiB take 10 ms; a process creates and renames.",
-            # A checkpoint also locks the blocks that it writes: who wants to change one waits.
+            # A checkpoint also locks the blocks that it writes: a call that changes one waits.
             _causes("log_space", "writeback"),
             ({"role": "rename", "n": 1},),
             (Delay("write", 10 * MS, "data"),),
@@ -256,4 +256,4 @@ FAULTS = {
         ),
     )
 }
-"""In the order of the table."""
+"""The faults in the order of the table."""

@@ -1,4 +1,4 @@
-"""What the filesystems of the lab hold before a load begins."""
+"""Initial content of the lab's filesystems."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def fill_directory(path: Path, names: int) -> None:
 
 
 def warm(mount: Path, what: str) -> None:
-    """Read what the victims need, and only that: their own reads are not the fault."""
+    """Read into the cache only what the victims need: their own reads are not the fault."""
     if what == "nothing":
         list(mount.iterdir())
     if what == "shared":
@@ -51,7 +51,7 @@ def warm(mount: Path, what: str) -> None:
 
 
 def _fragmented(path: Path) -> None:
-    """Make a file of which every other block is a hole: an extent for each of the rest."""
+    """Make a file whose every other block is a hole, so that each other block is an extent."""
     with path.open("wb") as file:
         size = os.fstatvfs(file.fileno()).f_bsize
         for n in range(EXTENTS):

@@ -1,4 +1,4 @@
-"""The case "kjournald hogs the machine, and iotop names nobody", made on purpose in four ways."""
+"""The case "kjournald hogs the machine", without a culprit in iotop, caused in four ways."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,14 +18,14 @@ from spoolscope.replay.interrupts import ending_on_signals
 
 SIZE_BYTES = 512 * MIB
 NAMES = 60_000
-"""Names in the large directory: a mailbox nobody tidied, a queue that did not drain."""
+"""Number of names in the large directory, like a neglected mailbox or a stuck queue."""
 
 
 _CIRCUMSTANCES = (
     "busy_cpu", "host_steal", "too_few_cpus", "commit_without_cpu", "recorder_cost",
     "commit_flush", "sync_price",
 )  # fmt: skip
-"""Kinds that tell of the CPUs of this machine, or of what any commit on any disk takes."""
+"""Kinds of insights on this machine's CPUs, or on the cost of any commit on any disk."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Variant:
     """One way in which the journal's thread gets busy.
 
     Attributes:
-        name: As on the command line.
+        name: Name on the command line.
         story: One sentence on what is wrong.
-        expected: The kind of insight that names it, and ``culprit``, a word of its culprit.
+        expected: The right kind of insight; ``culprit`` is a word of its culprit.
         roles: Processes that run (see ``lab.load``).
-        delays: What the disk delays.
+        delays: Delays of the disk.
         mkfs: Further options of mkfs.ext3.
-        unindexed: Fill a directory with names, then take the index away.
+        unindexed: Fill a directory with names, then remove its index.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Case:
-    """What came of a variant.
+    """The result of a variant.
 
     Attributes:
-        variant: Which.
+        variant: The variant.
         data: The journal's mode, ordered or journal.
-        insights: Everything that was found, the longest time at stake first.
+        insights: All insights, the longest time at stake first.
         explanation: The explanation behind it.
     """
 
@@ -70,13 +70,13 @@ class Case:
 
     @property
     def verdict(self) -> Insight | None:
-        """The first insight that is not about circumstances, which are the same in all variants."""
+        """The first insight that is not about circumstances common to all variants."""
         about = (insight for insight in self.insights if insight.kind not in _CIRCUMSTANCES)
         return next(about, None)
 
     @property
     def as_expected(self) -> bool:
-        """Tell whether the verdict names what was set up."""
+        """Return True if the verdict is the expected one."""
         said, wanted = self.verdict, self.variant
         return said is not None and said.kind == wanted.expected and wanted.culprit in said.culprit
 
@@ -160,7 +160,7 @@ def run_all(
     output: Path | None,
     progress: Progress,
 ) -> list[Case]:
-    """Bring variants about, one after the other; keep their traces in ``output`` if given.
+    """Run variants one after the other; keep their traces in ``output`` if given.
 
     Raises:
         SpoolscopeError: something that it takes is missing.
@@ -183,15 +183,15 @@ def run(
     output: Path | None,
     progress: Progress,
 ) -> Case:
-    """Bring a variant about, record it and explain it.
+    """Run a variant, record it and explain it.
 
     Args:
-        variant: Which.
+        variant: The variant.
         data: The journal's mode: ordered or journal.
         place: An empty directory.
-        seconds: How long the load runs.
-        output: Directory for its trace; None: it is not kept.
-        progress: Told what is being done.
+        seconds: Duration of the load.
+        output: Directory for its trace; None if it is not kept.
+        progress: Called with the current phase.
 
     Raises:
         SpoolscopeError: something that it takes is missing.

@@ -1,4 +1,4 @@
-"""Limits of a control group, cgroup v1 or v2, for as long as an experiment takes."""
+"""Limits of a control group, cgroup v1 or v2, for the time of an experiment."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def limited(limit: tuple[str, int] | None, mount: Path) -> Iterator[Path | None]
         yield None
         return
     kind, number = limit
-    # The device of a btrfs file is none that exists: ask for that of the mount.
+    # st_dev of a btrfs file is no real device: ask for that of the mount.
     found = subprocess.run(
         ["findmnt", "--noheadings", "--output", "SOURCE", "--target", mount],
         capture_output=True, text=True, check=True,

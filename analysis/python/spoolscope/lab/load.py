@@ -1,9 +1,9 @@
 """A mail-like load and the culprits that disturb it: one process each, for a given time.
 
 Run as a program by path, with one argument of JSON: ``mount``, ``seconds``, ``log`` and ``roles``,
-a list of objects with ``role``, ``n`` and what the role wants. Standard library only: what is
-imported on the way would be work of its own. Culprits write to ``log`` what they did, by their own
-clock: role, pid, begin and end in nanoseconds since the epoch.
+a list of objects with ``role``, ``n`` and arguments of the role. Standard library only, as further
+imports would add work. Culprits write their actions to ``log``, by their own clock: role, pid,
+begin and end in nanoseconds since the epoch.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ Role = Callable[["Worker"], None]
 
 
 class Worker:
-    """One process: where it works, until when, and its number among its like."""
+    """One process: its directory, its end, and its number within its role."""
 
     def __init__(self, plan: dict[str, Any], role: dict[str, Any], number: int) -> None:
         self.mount = Path(plan["mount"])
@@ -34,19 +34,19 @@ class Worker:
         self._end = time.monotonic() + plan["seconds"]
 
     def goes_on(self) -> bool:
-        """Tell whether there is time left, and somebody to work for."""
+        """Return True if there is time left and the parent lives."""
         return time.monotonic() < self._end and os.getppid() == self._parent
 
     def think(self, default_ms: float = 2.0) -> None:
-        """Pause as the role says, a little at random so that workers do not march in step."""
+        """Pause for the role's time, slightly at random so that workers do not synchronise."""
         time.sleep(self.role.get("think_ms", default_ms) / 1e3 * random.uniform(0.5, 1.5))
 
     def did(self, begin_ns: int) -> None:
-        """Remember that something begun at ``begin_ns`` has just ended."""
+        """Note an action that began at ``begin_ns`` and ends now."""
         self._deeds.append(f"{self.role['role']} {os.getpid()} {begin_ns} {time.time_ns()}\n")
 
     def confess(self) -> None:
-        """Write down what was done; not while it is done, that would be a deed of its own."""
+        """Write the noted actions at the end, as writing during the load would add load."""
         with self._log.open("a") as file:
             file.write("".join(self._deeds))
 
@@ -62,7 +62,7 @@ def make_box(box: Path) -> None:
 
 
 def deliver(worker: Worker) -> None:
-    """Deliver to one's own mailbox, durably, and append to its index log."""
+    """Deliver to its own mailbox, durably, and append to the index log."""
     make_box(box := worker.box())
     log = os.open(box / "dovecot.index.log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     n = 0
@@ -82,7 +82,7 @@ def deliver(worker: Worker) -> None:
 
 
 def write_message(path: Path, *, durable: bool = True, size: int = len(MESSAGE)) -> None:
-    """Create a message and write it out."""
+    """Create and write a message, with a sync if ``durable``."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(fd, MESSAGE[:size])
     if durable:
@@ -91,7 +91,7 @@ def write_message(path: Path, *, durable: bool = True, size: int = len(MESSAGE))
 
 
 def rename(worker: Worker) -> None:
-    """Create and rename names all over one's folders without asking for durability."""
+    """Create and rename files across its own folders without syncs."""
     folders = [worker.box() / str(n) for n in range(64)]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -104,7 +104,7 @@ def rename(worker: Worker) -> None:
 
 
 def rewrite(worker: Worker) -> None:
-    """Write a file again and again where it is: nearly all of it in the kernel, never asleep."""
+    """Overwrite a file in place repeatedly: nearly all time is in the kernel, without sleeps."""
     fd = os.open(worker.mount / f"file{worker.number}", os.O_RDWR | os.O_CREAT)
     data = bytes(1 << 20)
     while worker.goes_on():
@@ -121,7 +121,7 @@ def make_folders(worker: Worker) -> None:
 
 
 def fetch(worker: Worker) -> None:
-    """Look up and read messages that no cache knows yet, each once."""
+    """Look up and read uncached messages, each once."""
     box = worker.mount / "old"
     for n in range(worker.number, worker.role["messages"], worker.role["n"]):
         if not worker.goes_on():
@@ -134,14 +134,14 @@ def fetch(worker: Worker) -> None:
 
 
 def scatter(worker: Worker) -> None:
-    """Write pages all over one's own file, more than fit into the memory one has."""
+    """Write pages across its own file, more than fit into its memory."""
     fd = os.open(worker.mount / f"spread{worker.number}", os.O_RDWR | os.O_CREAT)
     while worker.goes_on():
         os.pwrite(fd, MESSAGE[:4096], random.randrange(worker.role["pages"]) << 12)
 
 
 def drop(worker: Worker) -> None:
-    """Put messages into a directory that all share, without asking for durability."""
+    """Put messages into a shared directory without syncs."""
     box = worker.mount / "shared"
     n = 0
     while worker.goes_on():
@@ -152,7 +152,7 @@ def drop(worker: Worker) -> None:
 
 
 def hold_directory(worker: Worker) -> None:
-    """Culprit: remove files whose inodes a slow disk must read, holding their directory."""
+    """Culprit: remove files whose inodes a slow disk must read, with their directory locked."""
     for n in range(0, worker.role["files"], worker.role["step"]):
         if not worker.goes_on():
             return
@@ -175,7 +175,7 @@ def hold_lock(worker: Worker) -> None:
 
 
 def append_locked(worker: Worker) -> None:
-    """Append to a file that all share, under its lock."""
+    """Append to a shared file, under its lock."""
     fd = os.open(worker.mount / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     while worker.goes_on():
         fcntl.lockf(fd, fcntl.LOCK_EX)
@@ -185,7 +185,7 @@ def append_locked(worker: Worker) -> None:
 
 
 def hog(worker: Worker) -> None:
-    """Culprit: take one CPU from everybody else for known bursts."""
+    """Culprit: occupy one CPU for known bursts."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     while worker.goes_on():
         begin, until = time.time_ns(), time.monotonic_ns() + int(worker.role["burst_ms"] * 1e6)
@@ -196,7 +196,7 @@ def hog(worker: Worker) -> None:
 
 
 def hold_handle(worker: Worker) -> None:
-    """Culprit: stay inside a transaction, cutting files whose extents a slow disk must read."""
+    """Culprit: keep a transaction open by truncating files whose extents a slow disk must read."""
     for path in sorted(worker.mount.glob("fragments*")):
         if not worker.goes_on():
             return
@@ -248,7 +248,7 @@ def start(plan: dict[str, Any], role: dict[str, Any], number: int) -> int:
 
 
 def main() -> int:
-    """Start everybody, wait for everybody; fail if one failed."""
+    """Start all workers and wait for all; fail if one failed."""
     plan = json.loads(sys.argv[1])
     pids = [start(plan, role, i) for role in plan["roles"] for i in range(role["n"])]
     statuses = [os.waitpid(pid, 0)[1] for pid in pids]

@@ -1,4 +1,4 @@
-"""Filesystems to experiment on: fresh, on loop devices, gone afterwards."""
+"""Filesystems for experiments: fresh, on loop devices, removed afterwards."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ def format_image(image: Path, fstype: str, size_bytes: int, options: Sequence[st
 
 @contextmanager
 def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -> Iterator[Path]:
-    """Mount a file through a loop device; the device goes with the mount.
+    """Mount a file through a loop device; the device vanishes with the mount.
 
     Raises:
         SpoolscopeError: mount failed.
@@ -35,7 +35,7 @@ def mounted(backing: Path, mount: Path, fstype: str, options: str = "noatime") -
 
 
 def read_inodes(mount: Path) -> None:
-    """Have all inodes of an ext3 or ext4 filesystem, and which are in use, in memory.
+    """Read all inodes and inode bitmaps of an ext3 or ext4 filesystem into the cache.
 
     Raises:
         SpoolscopeError: dumpe2fs failed.
@@ -67,7 +67,7 @@ def set_features(image: Path, features: str) -> None:
 
 
 def journal_places(image: Path) -> list[tuple[int, int]]:
-    """Return where the journal of an ext3 or ext4 image lies: bytes, ends exclusive.
+    """Return the byte ranges of the journal of an ext3 or ext4 image, ends exclusive.
 
     Raises:
         SpoolscopeError: debugfs failed.

@@ -1,4 +1,4 @@
-"""A place in memory for experiments: the machine's own disk plays no part."""
+"""A directory in memory for experiments, so that the machine's own disk has no influence."""
 
 import os
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from spoolscope.traces.errors import SpoolscopeError
 
 
 def enter(output: Path | None) -> None:
-    """Let what this command mounts be gone with its last process, whatever happens.
+    """Enter a mount namespace, so that all mounts vanish with the command's last process.
 
     Args:
-        output: What is written, if anything.
+        output: Path that is written, if any.
 
     Raises:
         SpoolscopeError: not root.
@@ -27,7 +27,7 @@ def enter(output: Path | None) -> None:
 
 @contextmanager
 def memory_directory() -> Iterator[Path]:
-    """Give an empty directory in memory."""
+    """Yield an empty directory in memory."""
     with mount_point() as place:
         try:
             mount_memory(place)

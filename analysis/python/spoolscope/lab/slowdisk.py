@@ -1,4 +1,4 @@
-"""The slow disk: a file with delays, or the times of a device model, behind a loop device."""
+"""The slow disk: a file with delays, or with times of a device model, behind a loop device."""
 
 import mmap
 import os
@@ -26,8 +26,8 @@ class Delayed:
 
     Attributes:
         kind: read, write or flush.
-        offset: Its place, bytes; likewise ``size``. Both 0 for a flush.
-        begin_ns: When it came, since the epoch; ``end_ns`` when it was answered.
+        offset: Its offset, bytes; likewise ``size``. Both are 0 for a flush.
+        begin_ns: Arrival, since the epoch; ``end_ns`` is the time of the answer.
     """
 
     kind: str
@@ -41,12 +41,12 @@ class SlowDisk:
     """A running slow disk over an image; as a context manager it ends with the block."""
 
     def __init__(self, image: Path, place: Path, model: DeviceModel | None = None) -> None:
-        """Start it.
+        """Start the disk.
 
         Args:
             image: File with the contents; its size is that of the disk.
             place: Directory in which ``disk``, the file for the loop device, appears.
-            model: What :meth:`play` plays.
+            model: Device model for :meth:`play`.
 
         Raises:
             SpoolscopeError: no FUSE, or no right to mount.
@@ -77,7 +77,7 @@ class SlowDisk:
     def delay(self, kind: str, delay_ns: int, start: int = 0, end: int = END) -> None:
         """Delay requests of a kind that touch the bytes from ``start`` to ``end``, exclusive.
 
-        It counts from now on; of several delays that fit a request the latest is taken.
+        It holds from now on; of several delays that match a request, the latest added one holds.
         """
         self._tell(f"{kind} {start} {end} {delay_ns}")
 
@@ -86,27 +86,27 @@ class SlowDisk:
         self._tell("clear")
 
     def play(self, device: Path) -> None:
-        """Let requests take the time of the device model from now on.
+        """Give requests the times of the device model from now on.
 
         Args:
-            device: The loop device over :attr:`path`: how long a request through it takes without
-                the model is measured first.
+            device: The loop device over :attr:`path`; the time of a request through it without the
+                model is measured first.
         """
         self.rest()
         self._tell(f"path {_quickest_read_ns(device)}")
         self._tell("model on")
 
     def rest(self) -> None:
-        """Let requests take no time of the model from now on."""
+        """Stop the device model's times from now on."""
         self._tell("model off")
 
     def delayed(self) -> list[Delayed]:
-        """Return what was delayed so far, in the order in which it was answered."""
+        """Return the requests that were delayed so far, in the order of their answers."""
         lines = (line.split() for line in self._log.read_text().splitlines())
         return [Delayed(kind, *map(int, numbers)) for kind, *numbers in lines]
 
     def close(self) -> None:
-        """End it. Whoever still uses the disk gets I/O errors: unmount first."""
+        """End the disk. Further use of it gives I/O errors: unmount first."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -126,7 +126,7 @@ class SlowDisk:
         self.close()
 
     def _come_first(self) -> None:
-        """A disk does not wait for a CPU of the machine; where that is refused, this one does."""
+        """Get real-time priority, if allowed, as a real disk does not wait for a CPU."""
         with suppress(OSError):
             for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
                 os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(1))

@@ -1,4 +1,4 @@
-"""Inject a fault under a recorded load, and see what the explanation makes of it."""
+"""Injection of faults under a recorded load, and judgement of the explanation."""
 
 import json
 import signal
@@ -36,7 +36,7 @@ SMALL_BYTES, LARGE_BYTES = 256 * MIB, 512 * MIB
 
 @dataclass(frozen=True)
 class Deed:
-    """What a process of the load says it did, by its own clock, since the epoch."""
+    """An action that a process of the load logged, by its own clock, since the epoch."""
 
     role: str
     pid: int
@@ -80,13 +80,13 @@ def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
     """Inject one fault.
 
     Args:
-        fault: Which.
-        fstype: On which filesystem.
+        fault: The fault.
+        fstype: The filesystem type.
         place: An empty directory.
-        seconds: How long the load runs.
+        seconds: Duration of the load.
 
     Raises:
-        SpoolscopeError: something that it takes is missing.
+        SpoolscopeError: something that it needs is missing.
     """
     image, log = place / "image", place / "deeds.log"
     small = 4 * FILESYSTEMS[fstype].smallest_bytes <= SMALL_BYTES
@@ -124,11 +124,11 @@ def judge(
     """Explain a recording and compare with the truth.
 
     Args:
-        fault: What was injected.
-        fstype: Where.
+        fault: The injected fault.
+        fstype: The filesystem type.
         trace: The recording.
-        delays: What the disk delayed.
-        deeds: What the processes say they did.
+        delays: Requests that the disk delayed.
+        deeds: Logged actions of the processes.
     """
     culprits = {deed.pid for deed in deeds if deed.role in fault.culprits}
     told = [deed for deed in deeds if deed.pid in culprits or not fault.culprits]
@@ -150,7 +150,7 @@ def judge(
 
 
 def _delay_ns(fault: Fault) -> int:
-    """How long a fault holds who meets it; 0: nobody knows."""
+    """Return how long a fault delays a call that meets it; 0 if unknown."""
     if fault.until_asked and fault.limit:
         return 1_000_000_000 // fault.limit[1]
     return min((delay.delay_ns for delay in fault.delays), default=0)
@@ -159,7 +159,7 @@ def _delay_ns(fault: Fault) -> int:
 def _asked_by(
     con: duckdb.DuckDBPyConnection, delays: Sequence[Delayed], culprits: AbstractSet[int]
 ) -> list[Delayed]:
-    """Leave out delays of what others asked the disk for: these are no culprit's."""
+    """Leave out delays of requests that no culprit made."""
     asked = con.execute(
         "SELECT op, sector * 512, bytes, ts_ns, ts_ns + queue_ns + device_ns FROM block_ios "
         f"WHERE pid IN ({', '.join(map(str, culprits))})"
@@ -169,7 +169,7 @@ def _asked_by(
         return any(
             op == delay.kind
             and start <= delay.offset < start + size
-            # The clocks of the disk and of the recorder are the same one, read at different times.
+            # Disk and recorder read the same clock, but at different times.
             and 2 * (min(end, delay.end_ns) - max(begin, delay.begin_ns))
             > delay.end_ns - delay.begin_ns
             for op, start, size, begin, end in asked
@@ -179,7 +179,7 @@ def _asked_by(
 
 
 def _until_asked(deeds: Sequence[Deed], asked: Sequence[Delayed]) -> Spans:
-    """Return when deeds had yet to ask the disk for something, without what it took to do it."""
+    """Return the time of actions until their last request, without the disk's service time."""
     spans = []
     in_order = sorted(asked, key=lambda request: request.begin_ns)
     for deed in deeds:
@@ -204,7 +204,7 @@ def record_load(
     summary = record(
         Request(spools=[mount], output=output, command=command, keep_names=True, snapshot=snapshot)
     )
-    # The recorder took the signal and ended in order, perhaps before the load began.
+    # The recorder received the signal and ended in order, perhaps before the load began.
     if summary.failure is None and summary.command_status in (None, INTERRUPTED):
         raise KeyboardInterrupt
     if summary.command_status:
@@ -216,7 +216,7 @@ def record_load(
 def delayed(
     disk: SlowDisk, delays: Sequence[Delay], journal: Sequence[tuple[int, int]]
 ) -> Iterator[None]:
-    """Keep some delays in force while the block runs; ``journal`` is where the journal lies."""
+    """Keep delays in force during the block; ``journal`` has the journal's byte ranges."""
     with ExitStack() as after:
         after.callback(disk.clear)
         for delay in delays:

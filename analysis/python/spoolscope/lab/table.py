@@ -15,7 +15,7 @@ from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.suite import Outcome
 
 TOP_GOAL, TIME_GOAL, CULPRIT_GOAL = 0.98, 0.95, 0.95
-"""Shares of right answers, of injected time that is named right, of right culprits, at least."""
+"""Least shares of right answers, of injected time that is found, and of right culprits."""
 
 _HEAD = (
     "fault", "on", "judged", "robbed", "right", "direct", "culprit", "injected", "recovered",
@@ -26,7 +26,7 @@ _ON_TERMINAL = ("fault", "on", "judged", "right", "direct", "culprit", "injected
 
 
 def passes(outcome: Outcome) -> bool:
-    """Tell whether an outcome reaches the goals."""
+    """Return True if an outcome reaches the goals."""
     found = outcome.score
     named = found.n_named is None or found.culprit >= CULPRIT_GOAL
     return found.right >= TOP_GOAL and found.recovered >= TIME_GOAL and named
@@ -53,7 +53,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Yield the table for a terminal of 80 columns: what has a goal, and what was wrong."""
+    """Yield the table for a terminal of 80 columns: figures with goals, and wrong answers."""
     widths = (21, 7, 7, 9, 9, 9, 9, 0)
     for row in (_HEAD, *map(_row, outcomes)):
         told = dict(zip(_HEAD, row, strict=True))
@@ -74,8 +74,8 @@ def markdown(outcomes: Sequence[Outcome], seconds: float, words: Sequence[str] =
 
     Args:
         outcomes: Its rows.
-        seconds: How long each load ran.
-        words: What the command was told besides ``lab faults``.
+        seconds: Duration of each load.
+        words: Arguments of the command after ``lab faults``.
     """
     faults = {outcome.fault for outcome in outcomes}
     stolen, ran = (

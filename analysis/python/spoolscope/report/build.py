@@ -30,14 +30,14 @@ from spoolscope.traces.trace import Trace
 
 LIMIT_BYTES = 8_000_000
 STUDIED = 4
-"""Callers, commits, culprits and files are of all candidates up to so many."""
+"""Most candidates for which callers, commits, culprits and files of all are shown."""
 
 Named = Callable[[Trace], Trace]
 
 
 @dataclass(frozen=True)
 class Report:
-    """A built report: the file, its page, its size, and the trace that it is about, if at hand."""
+    """A built report: the file, its page, its size, and its trace if available."""
 
     path: Path
     page: Page
@@ -60,8 +60,8 @@ def build(
         output: File to write.
         progress: Called with a sentence and the fraction done.
         trace: The replayed trace, if it is no longer where it was beside the replay.
-        named: Gives a trace real names; the report is then for its owner only.
-        reference: Candidate to hold the others against.
+        named: Function that gives a trace real names; only its owner can then read the report.
+        reference: Candidate with which the others are compared.
 
     Raises:
         SpoolscopeError: an input is neither, is damaged, or the inputs do not belong together.
@@ -161,7 +161,7 @@ def _studied(
 ) -> dict[str, Study]:
     """Study the first run of each chosen candidate whose runs were recorded."""
     studies: dict[str, Study] = {}
-    # A page of several is no larger than one of a single trace.
+    # Limits the bins so that a page of several traces is no larger than one of a single trace.
     bins = MAX_BINS // len(chosen)
     for name in chosen:
         run = next(r for r in found.replay.runs if r.candidate == name)
@@ -178,7 +178,7 @@ def _studied(
 
 
 def _notes(found: Comparison, chosen: Sequence[str], studies: Mapping[str, Study]) -> list[str]:
-    """Return what the page leaves out."""
+    """Return sentences on what the page leaves out."""
     notes = [] if studies else ["The runs were not recorded: causes are left out."]
     if left := len(found.candidates) - len(chosen):
         notes.append(
@@ -191,7 +191,7 @@ def _notes(found: Comparison, chosen: Sequence[str], studies: Mapping[str, Study
 
 
 def _chosen(found: Comparison) -> list[str]:
-    """Return the candidates that the page goes into: of many the best and the reference alone."""
+    """Return the candidates shown in detail: of many, only the best and the reference."""
     names = list(found.candidates)
     if len(names) <= STUDIED:
         return names
@@ -203,7 +203,7 @@ def _conditions(found: Comparison) -> tuple[str, str]:
 
 
 def _reasons(found: Comparison) -> list[str]:
-    """Return the verdict's reasons, and the largest one of each candidate left out, if few are."""
+    """Return the verdict's reasons; if few candidates are left out, the largest of each, too."""
     verdict = found.verdict
     if len(found.candidates) > STUDIED:
         return verdict.reasons

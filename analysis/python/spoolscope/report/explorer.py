@@ -1,4 +1,4 @@
-"""A window of a recording, brushed: its causes, programs and slowest calls, summed in the page.
+"""A selected window of a recording: its causes, programs and slowest calls, summed in the page.
 
 The sums of each bin are made by the analysis; the page only adds them up.
 """
@@ -15,12 +15,12 @@ from spoolscope.report.figures.base import Exact, Figure, Table, count_cell, tim
 from spoolscope.report.figures.heat import heat_map
 
 LONGEST = 120
-"""Characters of a path that a page of any trace has room for."""
+"""Most characters of a path, so that the page of any trace stays small."""
 
 
 @dataclass(frozen=True)
 class Explorer(Figure):
-    """A heat map with what its page needs to add up a window of it.
+    """A heat map with the data for sums over a window of it.
 
     Attributes:
         data: See ``_data``.
@@ -89,7 +89,7 @@ def _table(bins: Bins) -> Table:
 
 
 def _data(study: Study) -> dict[str, Any]:
-    """Return what the page adds up.
+    """Return the data that the page adds up.
 
     ``times`` has for each program, in their order, {cause: [ns by bin]}; a slow call is [bin,
     ns since the recording began, program, pid, call, path, ns, cause, ns of it], words by their

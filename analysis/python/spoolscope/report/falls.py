@@ -1,4 +1,4 @@
-"""Waterfalls of slow calls as the template draws them: bars on tracks, without JavaScript."""
+"""Waterfalls of slow calls for the template: bars on tracks, without JavaScript."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NAMES = {
 LONGEST = 200
 """Characters of a path."""
 LABELLED = 12.0
-"""A bar of this width, per cent, has room for words."""
+"""Least width of a bar with a label, per cent."""
 TICKS = 4
 
 
@@ -37,7 +37,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Track:
-    """One lane: its name, "" if it goes on from the one above, and what it says in a sentence."""
+    """One lane: its name, "" if it continues the one above, and a sentence on it."""
 
     name: str
     sentence: str
@@ -46,7 +46,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Fall:
-    """One call: the parts of its line, the tracks below, and the same as rows of a table."""
+    """One call: the parts of its title, the tracks below, and the same data as table rows."""
 
     number: int
     at: str
@@ -123,7 +123,7 @@ def _sentence(lane: Lane) -> str:
 
 
 def _bars(span: Span, whole: int) -> Iterable[Bar]:
-    """Draw a span: of several causes one bar each, as wide as its share."""
+    """Yield the bars of a span, one for each cause, as wide as its share."""
     words = f"{duration(span.ns)} from {duration(span.from_ns)} on: {_said(span)}"
     at = span.from_ns
     total = sum(span.causes.values()) or 1

@@ -1,4 +1,4 @@
-"""What the first screen of a page shows beside the verdict: its figure, its facts, how sure."""
+"""The first screen of a page beside the verdict: figure, facts, and how certain it is."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from spoolscope.traces.goals import NOT_EXECUTED, OTHER_RESULT
 
 
 def trace_hero(page: Inputs) -> Figure | None:
-    """Time in calls of a single trace, by family of calls and cause; None if there is none."""
+    """Return the figure of a trace's time, by family of calls and cause; None without time."""
     (study,) = page.studies.values()
     rows = _families(study)
     if not rows:
@@ -42,7 +42,7 @@ def _families(study: Study) -> list[tuple[str, Mapping[str, float]]]:
 
 
 def trace_sure(found: Explanation) -> str:
-    """Return what a trace holds, in two sentences."""
+    """Return two sentences on the content of a trace."""
     recorded = duration(found.meta.get("duration_ns"))
     said = f"In {recorded}, {count(found.n_calls)} calls took {duration(found.filesystem_ns)}"
     if found.between_programs_ns:
@@ -67,7 +67,7 @@ def trace_facts(found: Study) -> list[Fact]:
 
 
 def replay_hero(found: Comparison) -> Figure:
-    """Time in calls per candidate: by cause if the runs were recorded, else in total."""
+    """Return the figure of time per candidate: by cause if runs were recorded, else in total."""
     totals = [(name, c.metrics[PRIMARY] or 0.0) for name, c in found.candidates.items()]
     rows = [(name, dict(c.causes)) for name, c in found.candidates.items() if c.causes]
     rounds = max(c.rounds for c in found.candidates.values())
@@ -99,7 +99,7 @@ def replay_hero(found: Comparison) -> Figure:
 
 
 def replay_facts(found: Comparison) -> list[Fact]:
-    """Return the fidelity box, for all candidates together, the worst one counting."""
+    """Return the fidelity box for all candidates; the worst one counts."""
     all_ = [c.fidelity for c in found.candidates.values()]
     executed = min(f.executed_share for f in all_)
     divergent = max(f.divergent_share for f in all_)
@@ -107,8 +107,8 @@ def replay_facts(found: Comparison) -> list[Fact]:
     mismatched, checked = max(f.mismatched for f in all_), max(f.checked for f in all_)
     pace = found.replay.header.pace
     faithful = _faithful(found)
-    # The goal of the certificate is stricter, and for the machine's part: where there is one, its
-    # mark alone counts.
+    # A certificate's goal is stricter, and only for the machine's part: if there is one, only its
+    # mark counts.
     judged = late and pace == "original" and not faithful
     return [
         Fact("executed", percent(executed, 2), NOT_EXECUTED.is_met(1 - executed)),
@@ -130,7 +130,7 @@ def replay_facts(found: Comparison) -> list[Fact]:
 
 
 def _faithful(found: Comparison) -> list[Fact]:
-    """How many runs met every goal of their certificate; nothing where no time was to be kept."""
+    """Return the number of faithful runs; nothing if no pace was to be kept."""
     known = faithful_runs(found.replay.runs)
     if known is None:
         return []

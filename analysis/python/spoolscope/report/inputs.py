@@ -1,4 +1,4 @@
-"""What a report is about, and what a section of it must offer."""
+"""The inputs of a report, and the interface of its sections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ Studies = Mapping[str, Study]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a page is made from.
+    """The inputs of a page.
 
     Attributes:
         studies: Studied traces by the name shown.
         found: The comparison of a replay; None on the page of a single trace.
-        chosen: Candidates that the page goes into, the best first.
+        chosen: Candidates shown in detail, the best first.
     """
 
     studies: Studies
@@ -29,14 +29,14 @@ class Inputs:
 
     @property
     def comparison(self) -> Comparison:
-        """The comparison, for sections that are of replays alone."""
+        """The comparison, for sections on replays only."""
         if self.found is None:
             raise ValueError("the page of a single trace compares nothing")
         return self.found
 
     @property
     def method(self) -> str:
-        """The sentences of a caption that say where numbers of the traces come from."""
+        """Sentences for a caption on the source of the traces' numbers."""
         explained = {name: study.explanation for name, study in self.studies.items()}
         said = [f"{name}: {count(one.n_calls)} calls" for name, one in explained.items()]
         named = min(one.named_share for one in explained.values())
@@ -58,7 +58,7 @@ class SectionMaker(Protocol):
         """The id of the section in the page; no two on one page have the same."""
 
     def applies(self, page: Inputs) -> bool:
-        """Whether the page has something to show here."""
+        """Return True if the page has something to show here."""
 
     def make(self, page: Inputs) -> Section:
-        """Lay the section out; called only if it applies."""
+        """Lay out the section; called only if it applies."""

@@ -1,4 +1,4 @@
-"""What the kernel alone does: each filesystem on newer kernels, against itself on the oldest."""
+"""The effect of the kernel: each filesystem on newer kernels, against that on the oldest."""
 
 from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.wording import interval

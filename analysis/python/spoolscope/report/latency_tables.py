@@ -1,4 +1,4 @@
-"""Latencies as tables: percentiles by call, and where the tails of the curves are."""
+"""Latencies as tables: percentiles by call, and points of the curves' tails."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from spoolscope.report.page import Table, TableBlock
 
 
 def latency_table(latencies: Mapping[str, Sequence[Latency]], what: str) -> TableBlock:
-    """Percentiles by call or family of calls, with the candidates side by side."""
+    """Return percentiles by call or family of calls, with the candidates side by side."""
     names = list(dict.fromkeys(one.syscall for found in latencies.values() for one in found))
     rows = []
     for call in names:
@@ -30,7 +30,7 @@ def latency_table(latencies: Mapping[str, Sequence[Latency]], what: str) -> Tabl
 
 
 def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
-    """Return where half, 10 %, 1 % and 0.1 % of the calls were slower."""
+    """Return the times that 50 %, 10 %, 1 % and 0.1 % of the calls exceed."""
     rows = []
     for name, found in curves.items():
         for curve in found:
@@ -44,7 +44,7 @@ def curve_table(curves: Mapping[str, Sequence[Curve]]) -> Table:
 
 
 def tail_finding(curves: Mapping[str, Sequence[Curve]]) -> str:
-    """Return which family of calls has the longest tail, and how long it is."""
+    """Return a sentence on the family of calls with the longest tail."""
     tails = [
         (over(curve, 0.99), curve, name)
         for name, found in curves.items()
@@ -59,5 +59,5 @@ def tail_finding(curves: Mapping[str, Sequence[Curve]]) -> str:
 
 
 def over(curve: Curve, share: float) -> int:
-    """Return how long the calls above this share took, at least, ns."""
+    """Return the least time that this share of the calls does not exceed, ns."""
     return next(x for x, s in zip(curve.x_ns, curve.share, strict=True) if s >= share)

@@ -1,4 +1,4 @@
-"""The parts a report is made of; the template turns them into HTML."""
+"""The parts of a report, which the template turns into HTML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Ranged:
-    """A number in a table cell, and below it from where to where it goes."""
+    """A number in a table cell, and below it its range."""
 
     text: str
     range: str
@@ -83,15 +83,15 @@ class Page:
     """A whole report.
 
     Attributes:
-        title: Of the browser tab; eyebrow is the small line above the headline.
-        badge: One word for how sure the headline is.
+        title: Title of the browser tab; eyebrow is the small line above the headline.
+        badge: One word for how certain the headline is.
         headline: The answer.
-        sure: How sure.
-        reasons: Why; problems weaken it.
-        next_command: For a surer answer, or the next step.
-        facts_title: Of the box beside it, with the facts.
+        sure: Sentences on how certain it is.
+        reasons: Sentences on why; problems weaken the answer.
+        next_command: Command for a more certain answer, or for the next step.
+        facts_title: Title of the box beside it, with the facts.
         hero: The figure of the first screen, None if there is nothing to draw.
-        sections: The rest.
+        sections: The sections below the first screen.
     """
 
     title: str

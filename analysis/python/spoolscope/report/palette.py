@@ -1,4 +1,4 @@
-"""The colours of a report: of causes, which have theirs where they are defined; of candidates."""
+"""The colours of a report: for causes from their definitions, and for candidates."""
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.inks import (
@@ -34,7 +34,7 @@ PART_INKS: dict[str, Ink] = {
     "other": CAUSE_INKS["unexplained"],
     "no_commit": CAUSE_INKS["process"],
 }
-"""What a commit is doing has the ink of the cause that it is to a call."""
+"""Inks of a commit's parts: each has the ink of the corresponding cause of calls."""
 
 CANDIDATE_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 CANDIDATE_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash")

@@ -1,4 +1,4 @@
-"""The page of two recordings: what moved."""
+"""The page of two recordings and their differences."""
 
 from collections.abc import Sequence
 

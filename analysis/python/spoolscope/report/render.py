@@ -1,4 +1,4 @@
-"""A page as one HTML file: everything inline, nothing fetched."""
+"""A page as one self-contained HTML file."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from spoolscope.report.page import Exact, Falls, Figure, Page, Ranged, Split
 from spoolscope.report.palette import CAUSE_INKS, PART_INKS
 from spoolscope.traces.text import shown, shown_json
 
-# Texts of a figure with tags of ours.
+# Texts of a figure that contain our own tags.
 TAGGED = ("hovertemplate", "ticktext")
 STYLES = ("report.css", "falls.css", "explorer.css")
 SCRIPTS = ("report.js", "csv.js", "falls.js", "explorer.js")
@@ -57,7 +57,7 @@ def _joined(folder: Traversable, names: Sequence[str]) -> Markup:
 
 
 def _unbroken(value: object) -> object:
-    """Show every character, and keep a number and its unit on one line; markup stays as it is."""
+    """Make every character visible, and keep number and unit on one line; markup is unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return re.sub(r"(?<=\d) (?=(s|ms|µs|ns|%|x)(\W|$))", "\u00a0", shown(value))
     return value
@@ -68,7 +68,7 @@ def _plot_json(figure: Figure) -> Markup:
 
 
 def _visible(value: Any) -> Any:
-    """Return data whose texts show every character."""
+    """Return data with every character of its texts visible."""
     if isinstance(value, dict):
         return {name: _visible(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -77,12 +77,12 @@ def _visible(value: Any) -> Any:
 
 
 def _in_script(text: str) -> Markup:
-    """Return JSON for a script element, which "</script>" or "<!--" in a string would upset."""
+    """Return JSON for a script element, with "</script>" and "<!--" in strings escaped."""
     return Markup(text.replace("<", "\\u003c"))
 
 
 def _plain(value: Any, key: str = "") -> Any:
-    """Return a part of a figure with names in it as plain text: Plotly reads tags in texts."""
+    """Return a part of a figure with names escaped, as Plotly interprets tags in texts."""
     if isinstance(value, dict):
         return {name: _plain(part, name) for name, part in value.items()}
     if isinstance(value, list):

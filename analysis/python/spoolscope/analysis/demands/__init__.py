@@ -1,5 +1,5 @@
-"""What --fail-if demands of a comparison: metrics, limits, and whether intervals carry them.
+"""The demands of --fail-if on a comparison: metrics, limits, and decisions by intervals.
 
-``language`` reads an expression, ``decisions`` holds an interval against its limit;
+``language`` reads an expression, ``decisions`` compares an interval with its limit;
 ``of_recordings`` and ``of_replays`` measure.
 """

@@ -1,4 +1,4 @@
-"""Whether what --fail-if demands is so: only an interval decides."""
+"""Decisions on the demands of --fail-if: only an interval decides."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ FAILS, PASSES, UNDECIDED = "fails", "passes", "undecided"
 
 @dataclass(frozen=True)
 class Measured:
-    """A metric as it was measured: the ratio to the reference, or the value of the candidate.
+    """A measured metric: the ratio to the reference, or the value of the candidate.
 
     Attributes:
-        value: What is held against the limit; None if it could not be measured.
+        value: The number that is compared with the limit; None if it could not be measured.
         low: Lower end of its 95 % interval, None if there is none; high likewise.
-        why: Why it has no value or no interval, "" otherwise.
+        why: Reason why it has no value or no interval, "" otherwise.
     """
 
     value: float | None
@@ -29,14 +29,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of one expression.
+    """The decision on one expression.
 
     Attributes:
-        expression: As it was given.
-        candidate: Of which it was decided.
+        expression: The expression as it was given.
+        candidate: Candidate that the decision is about.
         relative: ``value``, its interval and ``limit`` are ratios to the reference, else values.
         decision: "fails", "passes" or "undecided".
-        why: What kept it from being decided, "" if it was.
+        why: Reason why it could not be decided, "" if it was.
     """
 
     expression: str
@@ -80,15 +80,15 @@ class Decision:
 
 
 def decide(demand: Demand, candidate: str, measured: Measured, doubt: str = "") -> Decision:
-    """Hold a metric against its limit.
+    """Compare a metric with its limit.
 
     It fails, or passes, only if the whole interval lies beyond, or within, the limit.
 
     Args:
         demand: The expression.
-        candidate: Of which it is asked.
-        measured: The metric.
-        doubt: What keeps anything from being decided; "" if nothing does.
+        candidate: Candidate that the decision is about.
+        measured: The measured value.
+        doubt: Reason why nothing can be decided; "" if there is none.
     """
     low, high, limit = measured.low, measured.high, demand.limit
     decision, why = UNDECIDED, doubt or measured.why
@@ -114,6 +114,6 @@ def decide(demand: Demand, candidate: str, measured: Measured, doubt: str = "") 
 
 
 def worst(decisions: Sequence[Decision]) -> str:
-    """Return "fails" if one does, else "undecided" if one is, else "passes"."""
+    """Return "fails" if any decision is that, else "undecided" if any is, else "passes"."""
     found = {decision.decision for decision in decisions}
     return next((word for word in (FAILS, UNDECIDED) if word in found), PASSES)

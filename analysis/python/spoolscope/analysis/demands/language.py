@@ -26,7 +26,7 @@ COUNTED = {
     "read bytes": "read_bytes",
     "deliveries": "deliveries",
 }
-"""What can be counted, and how sums of a recording call it."""
+"""The things that can be counted, and their names in the sums of a recording."""
 PER = ("second", "call", "delivery")
 
 METRIC_FORMS = (
@@ -46,15 +46,15 @@ _CAUSES = {name: name for name in CAUSES} | {c.label.lower(): name for name, c i
 
 @dataclass(frozen=True)
 class Metric:
-    """What is measured.
+    """A metric: the quantity that is measured.
 
     Attributes:
-        words: As it was given.
+        words: The metric as it was given.
         kind: TIME, MEAN, QUANTILE, OVER, CAUSE or COUNT.
-        calls: Names of calls; none means all.
-        q: Of a quantile, 0 to 1.
-        over_ns: Calls that took longer count.
-        name: Of the cause, or of what is counted, as sums call it.
+        calls: Names of calls; empty means all.
+        q: The quantile, 0 to 1.
+        over_ns: Calls that took longer than this count.
+        name: Name of the cause, or of the counted thing as in the sums.
         per: second, call or delivery.
     """
 
@@ -77,9 +77,9 @@ class Demand:
     """An expression of --fail-if.
 
     Attributes:
-        text: As it was given.
-        metric: What is measured.
-        above: It fails above the limit, not below it.
+        text: The expression as it was given.
+        metric: The metric.
+        above: True if it fails above the limit, False if below.
         limit: A ratio candidate by reference if ``relative``, else a value of the candidate: ns, a
             share from 0 to 1, or a number.
         relative: See ``limit``.
@@ -96,7 +96,7 @@ def parse_demand(text: str) -> Demand:
     """Read an expression.
 
     Raises:
-        SpoolscopeError: it is none; the remedy shows one that is near.
+        SpoolscopeError: it is no expression; the remedy shows a similar valid one.
     """
     said = " ".join(text.split())
     parts = _COMPARISON.split(said)
@@ -109,7 +109,7 @@ def parse_demand(text: str) -> Demand:
 
 
 def parse_metric(name: str, text: str | None = None) -> Metric:
-    """Read what is left of the comparison; ``text`` is the whole, for errors.
+    """Read the metric, left of the comparison sign; ``text`` is the whole expression, for errors.
 
     Raises:
         SpoolscopeError: it is no metric.
@@ -172,7 +172,7 @@ def _calls(of: str | None, text: str) -> tuple[str, ...]:
 
 
 def _limit(limit: str, metric: Metric, text: str) -> tuple[bool, float]:
-    """Return whether a limit is a change, and its value."""
+    """Return True if a limit is a change (False: a value), and the number."""
     if found := re.fullmatch(rf"([+-])\s*({_NUMBER})\s*%", limit):
         sign, number = found.groups()
         ratio = 1 + float(number) / (100 if sign == "+" else -100)

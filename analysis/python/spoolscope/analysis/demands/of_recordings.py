@@ -29,7 +29,7 @@ FEW_WINDOWS = f"a recording has fewer than {MINIMUM_BLOCKS} windows of 1 s: reco
 
 
 def measure(between: Between, metric: Metric) -> tuple[Moved | None, str]:
-    """Return a metric of two recordings, or why it cannot be told."""
+    """Return a metric of two recordings, or the reason why it cannot be measured."""
     if metric.kind == TIME:
         if metric.calls and not any(stratum[1] in metric.calls for stratum in between.strata):
             return None, f"no kind of such calls has {LEAST_CALLS} in both recordings"
@@ -92,7 +92,7 @@ def _measured(moved: Moved, demand: Demand, between: Between) -> Measured:
         return Measured(moved.candidate, moved.own_low, moved.own_high, why)
     if moved.low is not None or not between.judge.has_interval or moved.reference > 0:
         return Measured(_known(moved.ratio), moved.low, moved.high, why or _rare(moved))
-    if moved.candidate == 0:  # nothing on both sides has not changed
+    if moved.candidate == 0:  # 0 on both sides is no change
         return Measured(1.0, 1.0, 1.0)
     if moved.difference_low is not None and moved.difference_low > 0:
         return Measured(math.inf, math.inf, math.inf)

@@ -82,7 +82,7 @@ def _few(value: float, rounds: int) -> Measured:
 
 
 def _value(found: Comparison, metric: Metric) -> tuple[Value | None, str]:
-    """Return the function that measures a run; None, and why, if none can."""
+    """Return the function that measures a run; or None, and the reason, if there is none."""
     if metric.kind == COUNT:
         return _count(found, metric)
     if metric.kind == CAUSE:
@@ -114,7 +114,7 @@ def _of_cause(run: Run, cause: str) -> float | None:
 
 @cache
 def _causes(trace: Path) -> dict[str, float]:
-    """Explain a run once, however many expressions name a cause."""
+    """Return the causes of a run, explained once for all expressions."""
     return charged(explain(trace).causes)
 
 

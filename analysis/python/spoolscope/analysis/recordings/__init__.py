@@ -1,6 +1,6 @@
-"""Two recordings of a service, before and after a change: what moved, and how sure that is.
+"""Comparison of two recordings of a service, before and after a change, with intervals.
 
-Their calls are not the same ones, so that nothing is paired. ``windows`` cuts a recording into
-windows of time, ``resampling`` draws them again for intervals, ``moved`` holds both against each
-other, ``surroundings`` says what else differed.
+Their calls are different ones, so nothing is paired. ``windows`` cuts a recording into windows of
+time, ``resampling`` draws them again for intervals, ``moved`` compares both recordings,
+``surroundings`` lists what else differed.
 """

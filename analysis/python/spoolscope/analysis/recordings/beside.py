@@ -1,4 +1,4 @@
-"""The metrics that are shown beside the time of a call; --fail-if may name them, and others."""
+"""The metrics that are shown beside the time of a call; --fail-if accepts these and others."""
 
 from spoolscope.analysis.demands.language import Metric
 from spoolscope.analysis.wording import FAR, duration, percent, size

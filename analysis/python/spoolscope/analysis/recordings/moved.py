@@ -1,10 +1,10 @@
-"""What moved between two recordings: by call, cause, program and kind of file.
+"""Differences between two recordings by call, cause, program and kind of file.
 
 Calls are compared stratum by stratum: the same program, the same call, the same class of file.
 The time of a call is then a mean over the strata, weighted as the *first* recording has them, on
 both sides (direct standardisation): a change of the mix of calls does not move it. Parts by cause,
-call, program and class add up to the whole. The total time splits without rest into a factor for
-the number of calls, one for the mix, and this one for what a call costs.
+call, program and class add up to the whole. The total time is exactly the product of a factor for
+the number of calls, one for the mix, and this one for the cost of a call.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,9 +28,9 @@ from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.trace import Trace
 
 LEAST_CALLS = 10
-"""A stratum with fewer calls on either side is not compared."""
+"""Least number of calls of a compared stratum, on each side."""
 LEAST_COVERED = 0.5
-"""The part of the time that strata with programs must hold for programs to be told apart."""
+"""Least share of the time in common strata for which programs are kept separate."""
 LEAST_DELIVERIES = 20
 SIDES = ("reference", "candidate")
 LISTED_BOXES = 20
@@ -42,9 +42,9 @@ class Part:
     """A part of the time of a mean call of the first recording's mix.
 
     Attributes:
-        name: Of the cause, call, program or class.
-        calls: How many calls of it either recording has; 0 of a cause.
-        moved: Its time in ns of each mean call; its differences add up to that of all calls.
+        name: Name of the cause, call, program or class.
+        calls: Number of its calls in each recording; 0 for a cause.
+        moved: Its time in the mean call, ns; the differences of parts add up to that of all calls.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Left:
-    """Calls of a recording that the other has none, or too few, of: their share of its time."""
+    """Calls of a recording without enough counterparts in the other: their share of its time."""
 
     stratum: Stratum
     calls: int
@@ -63,16 +63,16 @@ class Left:
 
 @dataclass(frozen=True)
 class Load:
-    """How the load differed.
+    """Difference of the loads.
 
     Attributes:
-        seconds: Length of either recording; calls likewise.
+        seconds: Length of each recording; calls likewise.
         rate: Calls a second.
         mix: The part of the calls that is of another kind than in the other recording, 0 to 1.
-        covered_calls: The part of either recording's calls in strata that both have.
-        covered_time: The part of its time, likewise.
-        left: The largest strata of either that are not compared.
-        deliveries: How many either has; counted_as says what counts, None if neither tells.
+        covered_calls: The part of each recording's calls in strata that both have.
+        covered_time: The part of each recording's time, likewise.
+        left: The largest strata of each that are not compared.
+        deliveries: Number of each; counted_as names what counts, None if neither shows any.
     """
 
     seconds: tuple[float, float]
@@ -88,19 +88,19 @@ class Load:
 
 @dataclass(frozen=True)
 class Between:
-    """Two recordings, held against each other.
+    """Two recordings compared.
 
     Attributes:
         reference: The first, in windows of time; candidate the second.
-        judge: Makes the intervals.
-        load: How the load differed.
+        judge: Maker of the intervals.
+        load: Difference of the loads.
         cost: Time of a call of the first recording's mix, ns: the primary metric.
         total: Time in calls a second, ns; it is load.rate times mix_effect times cost.
-        mix_effect: What the mix, and calls that only one has, did to the time of a call.
+        mix_effect: Effect of the mix, and of calls that only one has, on the time of a call.
         parts: By "cause", "call", "program" and "class", the largest difference first.
-        boxes: By mailbox, the time of its calls, ns; None if names cannot be matched.
-        per_delivery: By what is counted, how much of it for a delivery; empty if not told.
-        differences: What else differs.
+        boxes: Time of calls by mailbox, ns; None if names cannot be matched.
+        per_delivery: Amount per delivery, by the counted thing; empty if unknown.
+        differences: Other differences.
     """
 
     reference: Windows
@@ -117,7 +117,7 @@ class Between:
     strata: list[Stratum]
 
     def ratio(self, above: str, below: str) -> Moved:
-        """Judge what is counted as ``above`` for each of ``below``, e.g. commits by seconds."""
+        """Judge the sum ``above`` for each of ``below``, e.g. commits by seconds."""
         return ratio(self.judge, self.reference, self.candidate, above, below)
 
     def part(self, chosen: Callable[[Stratum], bool], cause: str | None = None) -> Moved:
@@ -125,7 +125,7 @@ class Between:
         return _Costs(self.judge, self.reference, self.candidate, self.strata).mean(chosen, cause)
 
     def lengths(self, calls: Sequence[str]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return window and length of calls of either recording; of all if none are named."""
+        """Return window and length of calls of each recording; of all calls if none are named."""
         return tuple(side.lengths(calls) for side in (self.reference, self.candidate))
 
 
@@ -138,11 +138,11 @@ COUNTED = {
     "written_bytes": "bytes written to the disk",
     "flushes": "cache flushes",
 }
-"""What is held against the number of deliveries."""
+"""Sums that are divided by the number of deliveries."""
 
 
 def compare_recordings(reference: Trace, candidate: Trace, progress: Progress = unseen) -> Between:
-    """Hold a recording against an earlier one.
+    """Compare a recording with an earlier one.
 
     Args:
         reference: The first recording, whose mix of calls counts.
@@ -161,7 +161,7 @@ def compare_recordings(reference: Trace, candidate: Trace, progress: Progress = 
     ours, theirs = sides
     judge = Judge(ours.n, theirs.n)
     both = _both(ours.strata, theirs.strata)
-    if _least_time(ours, theirs, both) < LEAST_COVERED:  # its programs have other names, perhaps
+    if _least_time(ours, theirs, both) < LEAST_COVERED:  # its programs may have other names
         ours, theirs = (replace(s, strata=s.strata.of_any_program()) for s in sides)
         both = _both(ours.strata, theirs.strata)
     costs = _Costs(judge, ours, theirs, both)
@@ -246,7 +246,7 @@ class _Costs:
         for whole, side, n in zip(self._whole, self.sides, self._n, strict=True):
             ns = whole @ side.ns[rows][:, :, of].sum(axis=2).T
             calls = n[:, rows]
-            # A stratum that a draw has no call of costs there what it costs on the whole.
+            # In a draw without a call of a stratum, a call costs what it costs on the whole.
             usual = ns[0] / np.maximum(calls[0], 1)
             each = np.where(calls > 0, ns / np.maximum(calls, 1), usual)
             values.append((self._mix[:, rows] * each).sum(axis=1))
@@ -326,7 +326,7 @@ def _shares(strata: Strata) -> dict[Stratum, float]:
 
 
 def _boxes(judge: Judge, ours: Windows, theirs: Windows) -> list[Part]:
-    """Return the mailboxes of both whose time a second moved most."""
+    """Return the common mailboxes whose time a second changed most."""
 
     def time(side: Windows, box: str) -> float:
         return float(side.boxes[box][:, 1].sum() / side.seconds.sum())

@@ -1,12 +1,12 @@
-"""Intervals for what two recordings differ in: windows of time, drawn again in runs.
+"""Intervals for the differences of two recordings, from windows of time drawn again in runs.
 
 The unit is the window, never the call, and neighbouring windows are drawn together (a circular
 block bootstrap with runs of the square root of their number): a slow minute is one event, not
 sixty. The interval is that of Student's t on the logarithm, with the spread of the drawn ratios and
-one degree of freedom less than there are runs in the shorter recording. Of simulated recordings of
-30 to 100 windows 92 to 97 % of the intervals hold the truth if neighbours correlate by 0.5 or less,
-and 79 to 89 % if they do by 0.8. It tells how much each recording varies in itself; what another
-day would be like it cannot tell.
+one degree of freedom less than there are runs in the shorter recording. For simulated recordings of
+30 to 100 windows, 92 to 97 % of the intervals hold the truth if neighbours correlate by 0.5 or
+less, and 79 to 89 % if they correlate by 0.8. An interval shows how much each recording varies in
+itself, not what another day would be like.
 """
 
 import math
@@ -31,7 +31,7 @@ class Moved:
 
     Attributes:
         reference: Its value in the first recording, nan if it has none; candidate likewise.
-        ratio: Candidate by reference; nan if that says nothing.
+        ratio: Candidate by reference; nan if undefined.
         low: Lower end of the 95 % interval of the ratio, None if there is none; high likewise.
         difference_low: Lower end of the interval of candidate less reference; difference_high
             likewise.
@@ -57,12 +57,12 @@ class Moved:
 
     @property
     def is_certain(self) -> bool:
-        """The interval of the ratio does not hold 1."""
+        """True if the interval of the ratio does not hold 1."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
     @property
     def word(self) -> str:
-        """Say which is slower, faster or equivalent if the interval tells, else inconclusive."""
+        """The verdict of the interval: slower, faster, equivalent or inconclusive."""
         if self.low is None or self.high is None:
             return "inconclusive"
         if self.low >= 1 / (1 + MINIMUM_EFFECT) and self.high <= 1 + MINIMUM_EFFECT:
@@ -74,13 +74,13 @@ class Moved:
 
 @dataclass(frozen=True)
 class Draws:
-    """Windows of one recording, drawn again: how often each is in each draw."""
+    """Windows of one recording, drawn again: the number of times each is in each draw."""
 
     times: np.ndarray
 
     @classmethod
     def of(cls, n_windows: int, seed: int) -> "Draws":
-        """Draw as many windows as there are, in runs."""
+        """Draw as many windows as the recording has, in runs."""
         length = run_length(n_windows)
         generator = np.random.default_rng(seed)
         begins = generator.integers(0, n_windows, (DRAWN, -(-n_windows // length)))
@@ -98,7 +98,7 @@ class Draws:
 
 
 def run_length(n_windows: int) -> int:
-    """Return how many neighbouring windows are drawn together."""
+    """Return the number of neighbouring windows that are drawn together."""
     return max(1, math.ceil(math.sqrt(n_windows)))
 
 
@@ -107,10 +107,10 @@ Values = np.ndarray
 
 
 class Judge:
-    """Makes intervals of two recordings.
+    """Maker of intervals for two recordings.
 
-    A recording is given by how many windows it has; whatever is judged is computed by a function
-    of a matrix of how often each window counts, one row for the recording and one for each draw.
+    A recording is given by its number of windows. Each judged value is computed by a function of a
+    matrix with the weight of each window, one row for the recording and one for each draw.
     """
 
     def __init__(self, n_reference: int, n_candidate: int, seed: int = 0) -> None:
@@ -122,7 +122,7 @@ class Judge:
         self._t = t_quantile(max(1, math.floor(runs) - 1))
 
     def judge(self, reference: Values, candidate: Values) -> Moved:
-        """Hold the values of both against each other."""
+        """Compare the values of both recordings."""
         was, is_now = float(reference[0]), float(candidate[0])
         ratio = is_now / was if was > 0 and is_now >= 0 else math.nan
         if not self.has_interval or math.isnan(was) or math.isnan(is_now):
@@ -146,7 +146,7 @@ class Judge:
     def _by_ratio(
         self, centre: float, above: Values, below: Values
     ) -> tuple[float, float] | tuple[None, None]:
-        """Return the ends of an interval; none where draws have nothing to divide by."""
+        """Return the ends of an interval; None if too many draws have a zero divisor."""
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(above / below)
         known = logs[np.isfinite(logs)]
@@ -158,7 +158,7 @@ class Judge:
     def of_sums(
         self, what: Callable[[np.ndarray], np.ndarray], sums: tuple[np.ndarray, np.ndarray]
     ) -> Moved:
-        """Judge a function of sums; ``sums`` has a row for each window of either recording."""
+        """Judge a function of sums; ``sums`` has a row for each window of each recording."""
         ours, theirs = (
             what(draws.whole @ matrix)
             for draws, matrix in zip((self.reference, self.candidate), sums, strict=True)
@@ -166,7 +166,7 @@ class Judge:
         return self.judge(ours, theirs)
 
     def of_quantile(self, q: float, lengths: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Moved:
-        """Judge a quantile of lengths, given as (window, ns) of the calls of either recording."""
+        """Judge a quantile of lengths, given as (window, ns) of the calls of each recording."""
         ours, theirs = (
             _quantile(draws.whole, windows, ns, q)
             for draws, (windows, ns) in zip((self.reference, self.candidate), lengths, strict=True)

@@ -1,4 +1,4 @@
-"""The answer of two recordings in sentences, and what it cannot tell."""
+"""The comparison of two recordings in sentences, with its limits."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,14 +18,14 @@ from spoolscope.analysis.stats import MINIMUM_BLOCKS
 from spoolscope.analysis.wording import change, count, duration, interval, percent
 
 OTHER_LOAD = 1.25
-"""From this factor between the rates of calls on, the load is called another one."""
+"""Factor between the rates of calls from which the load counts as different."""
 OTHER_MIX = 0.1
 WELL_COVERED = 0.9
 NAMED = 3
 
 
 def names(between: Between) -> tuple[str, str]:
-    """Return what both recordings are called: their directories, or their paths if these agree."""
+    """Return the names of both recordings: those of their directories, or if equal their paths."""
     sides = (between.reference, between.candidate)
     if sides[0].name != sides[1].name:
         return sides[0].name, sides[1].name
@@ -33,14 +33,14 @@ def names(between: Between) -> tuple[str, str]:
 
 
 def word(between: Between) -> str:
-    """Return slower, faster, equivalent or inconclusive, of a call of the same mix."""
+    """Return the verdict on a call of the same mix: slower, faster, equivalent or inconclusive."""
     if min(between.load.covered_time) < LEAST_COVERED:
         return "inconclusive"
     return between.cost.word
 
 
 def headline(between: Between) -> str:
-    """Say what became of the time of a call."""
+    """Return a sentence on the change of the time of a call."""
     ours, theirs = names(between)
     cost, said = between.cost, word(between)
     ends = interval(cost.low, cost.high)
@@ -53,7 +53,7 @@ def headline(between: Between) -> str:
 
 
 def load_sentences(between: Between) -> list[str]:
-    """Say how the load differed, before anything is said of times."""
+    """Return sentences on the difference of the loads, which come before those on times."""
     ours, theirs = names(between)
     load = between.load
     rates = (load.rate.reference, load.rate.candidate)
@@ -76,7 +76,7 @@ def load_sentences(between: Between) -> list[str]:
 
 
 def reasons(between: Between) -> list[str]:
-    """Name the causes that moved most of the time of a call, and surely."""
+    """Return sentences on the causes that certainly changed, those that changed most."""
     found: list[str] = []
     for part in between.parts["cause"]:
         moved = part.moved
@@ -92,7 +92,7 @@ def reasons(between: Between) -> list[str]:
 
 
 def limits(between: Between) -> list[str]:
-    """Say what two recordings cannot tell."""
+    """Return sentences on what two recordings cannot show."""
     return [*_of_load(between), *_of_sides(between), *_of_names(between), _method(between)]
 
 

@@ -1,4 +1,4 @@
-"""What else differs between two recordings: the machine, the mount, the recorder."""
+"""Other differences between two recordings: machine, mount, recorder."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _OF_RECORDER = {
 
 @dataclass(frozen=True)
 class Difference:
-    """One fact that differs, in the words of either recording."""
+    """One fact that differs, in words for each recording."""
 
     what: str
     reference: str
@@ -33,7 +33,7 @@ def surroundings(reference: Trace, candidate: Trace) -> list[Difference]:
 
 
 def names_match(reference: Trace, candidate: Trace) -> bool:
-    """Tell whether equal names in both are the same file: no pseudonyms, or those of one key."""
+    """Return True if equal names mean the same file: no pseudonyms, or those of one key."""
     hidden = [bool(trace.meta.get("pseudonymised")) for trace in (reference, candidate)]
     keys = [trace.meta.get("key_id") for trace in (reference, candidate)]
     return hidden[0] == hidden[1] and (not hidden[0] or keys[0] == keys[1])

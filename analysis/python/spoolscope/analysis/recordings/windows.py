@@ -1,4 +1,4 @@
-"""A recording cut into windows of time: what was done in each, in sums."""
+"""A recording cut into windows of time, with sums for each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from spoolscope.traces.trace import Trace
 HIDDEN_PROGRAM, ANY_PROGRAM = "(hidden)", "(any)"
 COST_CAUSES = tuple(cause for cause in CAUSES if cause not in BETWEEN_PROGRAMS)
 MAILDIR, QUEUE = "renamed or linked from tmp into new", "moved from incoming to active of the queue"
-"""What counts as a delivery: of a Maildir; of a mail queue, where no message reached one."""
+"""Events that count as a delivery: into a Maildir; in a mail queue, if there are none of these."""
 
 Stratum = tuple[str, str, str]
 """Program, call and class of the path: calls of one stratum do the same kind of work."""
@@ -88,7 +88,7 @@ _BESIDE = {
 
 @dataclass(frozen=True)
 class Cut:
-    """Where windows lie: ``n`` of a length, from ``since_ns`` on; the last has what comes later."""
+    """Places of windows: ``n`` of one length from ``since_ns`` on; the last has all later time."""
 
     since_ns: int
     end_ns: int
@@ -137,7 +137,7 @@ class Strata:
     ns: np.ndarray
 
     def of(self, names: Sequence[Stratum]) -> "Strata":
-        """Return some of them, in this order."""
+        """Return the strata of these names, in this order."""
         places = {name: place for place, name in enumerate(self.names)}
         rows = [places[name] for name in names]
         return Strata(list(names), self.n[rows], self.ns[rows])
@@ -160,12 +160,12 @@ class Windows:
 
     Attributes:
         trace: The recording.
-        name: Of its directory.
-        cut: Where the windows lie.
-        sums: What was done in each, by what is counted: calls, time_ns, commits, ...
+        name: Name of its directory.
+        cut: Places of the windows.
+        sums: Sums for each window, by the counted thing: calls, time_ns, commits, ...
         strata: Its calls.
-        deliveries: By what counts as one, the number in each window.
-        boxes: By mailbox, calls and their time, ns, in each window: two columns.
+        deliveries: Number in each window, by the event that counts as one.
+        boxes: Two columns by mailbox: calls and their time, ns, in each window.
     """
 
     trace: Trace
@@ -178,7 +178,7 @@ class Windows:
 
     @property
     def n(self) -> int:
-        """How many windows there are."""
+        """Number of windows."""
         return self.cut.n
 
     @property
@@ -188,12 +188,12 @@ class Windows:
 
     @property
     def seconds(self) -> np.ndarray:
-        """Length of each, s."""
+        """Length of each window, s; the last may be shorter."""
         return self.cut.seconds
 
     @cached_property
     def _lengths(self) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-        """The names of calls; and of each call the place of its name, its window and length."""
+        """The names of calls; then index of the name, window and length of each call."""
         columns = self.trace.table("syscalls", ["syscall", "ts_ns", "dur_ns", "flags_seen"])
         names = columns["syscall"].combine_chunks()
         known = [str(name) for name in names.dictionary.to_pylist()]
@@ -204,7 +204,7 @@ class Windows:
         return known, places[kept], self.cut.places(starts[kept]), took[kept]
 
     def lengths(self, calls: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray]:
-        """Return the window and the length, ns, of calls; of these names, or of all."""
+        """Return window and length, ns, of the calls of these names, or of all calls."""
         known, places, windows, took = self._lengths
         chosen = np.isin(places, _places(known, calls)) if calls else np.ones(len(took), bool)
         return windows[chosen], took[chosen]
@@ -222,8 +222,8 @@ def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
 
     Args:
         trace: The recording.
-        keys_match: Hidden names of programs are those of the other recording, too; else all
-            programs with such names count as one.
+        keys_match: Hidden names of programs have the key of the other recording; else all programs
+            with such names count as one.
 
     Raises:
         SpoolscopeError: it holds no such call, or is damaged.
@@ -258,7 +258,7 @@ def nothing_to_compare(trace: Trace) -> SpoolscopeError:
 
 
 def _name_programs(con: duckdb.DuckDBPyConnection, *, keys_match: bool) -> None:
-    """Create ``programs``: what each thread's process is called; a hidden name begins with "+"."""
+    """Create ``programs``: the name of each thread's process; a hidden name begins with "+"."""
     families = Families(con)
     rows = []
     for pid, comm in con.execute("SELECT DISTINCT pid, comm FROM syscalls").fetchall():
@@ -293,7 +293,7 @@ def _of_family(strata: Strata, family: str) -> np.ndarray:
 
 
 def _sums(con: duckdb.DuckDBPyConnection, cut: Cut) -> dict[str, np.ndarray]:
-    """Count commits and requests; those that a loop device made of others are these others."""
+    """Count commits and requests, without requests that a loop device made of other requests."""
     con.execute(
         "CREATE OR REPLACE TEMP VIEW requests AS SELECT * FROM block_ios "
         f"WHERE parent_dev IS NULL OR parent_dev >> 20 != {LOOP_MAJOR}"

@@ -25,7 +25,7 @@ def _man(page: Page, root: Page) -> str:
 
 
 def main(prefix: Path) -> None:
-    """Write them."""
+    """Write the files below a prefix."""
     for place, text in files().items():
         target = prefix / place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Completion for shells, as click makes it: the shell asks the program what may come next."""
+"""Completion for shells as click makes it: the shell runs the program for candidates."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -10,7 +10,7 @@ SHELLS = {
     "zsh": "share/zsh/site-functions/_spoolscope",
     "fish": "share/fish/vendor_completions.d/spoolscope.fish",
 }
-"""Where each shell looks for the script, below a prefix such as /usr."""
+"""Path at which each shell looks for the script, below a prefix such as /usr."""
 VARIABLE = "_SPOOLSCOPE_COMPLETE"
 
 

@@ -25,7 +25,7 @@ WORDS = {
     "rate": "",
     "larger": "Make the journal or log larger",
 }
-"""What stands for values whose names say too little."""
+"""Replacements for values whose names are not clear enough."""
 
 INTRO = f"""\
 # Insights
@@ -65,7 +65,7 @@ def _section(rule: InsightRule) -> list[str]:
 
 
 def _worded(template: str) -> str:
-    """Return a sentence with the names of its values in place of these."""
+    """Return a sentence with the names of its values in place of the values."""
 
     def name(match: re.Match[str]) -> str:
         value = match[1]

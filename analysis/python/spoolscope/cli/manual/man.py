@@ -17,8 +17,8 @@ def man_page(page: Page, version: str, others: list[str]) -> str:
 
     Args:
         page: The command.
-        version: Of spoolscope.
-        others: Names of the pages to see also.
+        version: Version of spoolscope.
+        others: Names of the pages for "see also".
     """
     lines = [
         f'.TH "{page.name.upper()}" 1 "" "spoolscope {version}" "User Commands"',
@@ -57,6 +57,6 @@ def _example(lines: Block) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Escape what roff would take for its own."""
+    """Escape characters that roff would interpret."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -38,7 +38,7 @@ def _lines(page: Page, level: int) -> list[str]:
 
 
 def _prompted(examples: list[str]) -> list[str]:
-    """Put a prompt before each command; a line that goes on an earlier one is indented."""
+    """Put a prompt before each command; indent continuation lines."""
     return [line if line.startswith(" ") else f"$ {line}" for line in examples]
 
 
@@ -47,7 +47,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Keep text from being taken for markup."""
+    """Escape text that would be markup."""
     for mark in "*_<[":
         text = text.replace(mark, "\\" + mark)
     return text

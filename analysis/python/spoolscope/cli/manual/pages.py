@@ -1,4 +1,4 @@
-"""Every command as a page: what its ``--help`` says, in parts."""
+"""Every command as a page: the text of its ``--help`` in parts."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from inspect import cleandoc
 import click
 
 Block = list[str]
-"""Lines of one paragraph; a first line of ``\\b`` means that they are shown as they are."""
+"""Lines of one paragraph; a first line ``\\b`` means that they are not wrapped."""
 _PLAIN = "\b"
 _EXAMPLE = re.compile(r"^Examples?:\s*")
 
@@ -23,10 +23,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Page:
-    """What is known of one command.
+    """The help of one command.
 
     Attributes:
-        path: The words that call it, as in ``spoolscope lab faults``.
+        path: The words of the command, as in ``spoolscope lab faults``.
         usage: Its arguments, as in ``[OPTIONS] TRACE``.
         summary: One sentence.
         examples: Command lines, without a prompt.
@@ -62,7 +62,7 @@ def paragraphs(text: str | None) -> list[Block]:
 
 
 def is_plain(block: Block) -> bool:
-    """Say whether the lines of a block are shown as they are."""
+    """Return True if the lines of a block are not to be wrapped."""
     return block[0] == _PLAIN
 
 
@@ -74,7 +74,7 @@ def lines_of(block: Block) -> Block:
 def examples_first(command: click.Command) -> click.Command:
     """Move the examples of a command, and of those below it, before its options.
 
-    The epilog keeps what else is in it; a command that was changed before stays as it is.
+    The epilog keeps its other text; a command that was changed before is not changed again.
     """
     summary, *rest = paragraphs(command.help) or [[""]]
     examples, others = _examples(command.epilog)

@@ -23,7 +23,7 @@ TOPICS = {
     "limits": "what is not recorded, replayed or explained",
     "glossary": "the words of this project",
 }
-"""What each topic is about, in the order in which they are listed."""
+"""Subject of each topic, in the order of the list."""
 MADE = {"causes": causes_page, "insights": insights_page}
 """Pages that are made from definitions; the others are files."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
@@ -31,7 +31,7 @@ _TOPIC = re.compile(r"\]\(([a-z-]+)\.md")
 
 
 def directory() -> Path:
-    """Return where the Markdown files are: in the package, or in the checkout."""
+    """Return the directory of the Markdown files: in the package, or in the checkout."""
     here = Path(__file__).resolve()
     installed = here.with_name("concepts")
     return installed if installed.is_dir() else here.parents[5] / "docs" / "concepts"
@@ -44,7 +44,7 @@ def text(topic: str) -> str:
 
 
 def shown(topic: str) -> str:
-    """Return the page of a topic without links, and the topics that they lead to."""
+    """Return the page of a topic without links, with a list of the linked topics."""
     page = text(topic)
     linked = [target for target in _TOPIC.findall(page) if target in TOPICS and target != topic]
     plain = _LINK.sub(r"\1", page).rstrip("\n")
@@ -53,5 +53,5 @@ def shown(topic: str) -> str:
 
 
 def nearest(word: str, words: list[str]) -> str | None:
-    """Return the one of ``words`` that was probably meant."""
+    """Return the most similar one of ``words``, if any is similar."""
     return next(iter(get_close_matches(word, words, 1)), None)

@@ -19,23 +19,23 @@ ACTIONS = {
     "read": 30, "flag": 12, "append": 10, "move": 10, "trash": 10, "copy": 4, "search": 5,
     "status": 6, "folder": 6, "resync": 8, "mailbox": 2, "empty": 2,
 }  # fmt: skip
-"""What a session does, and how often."""
+"""Actions of a session with their relative frequencies."""
 FOLDERS = ("Sent", "Trash", "Archive")
 
 
 class RefusedError(Exception):
-    """A server answered that it will not."""
+    """A server refused a request."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What clients know.
+    """Parameters of the clients.
 
     Attributes:
-        ports: By protocol.
-        users: How many there are.
-        password: Of all of them.
-        login: What a user gives as name: ``{}`` is its name.
+        ports: Ports by protocol.
+        users: Number of users.
+        password: Password of all users.
+        login: Login name; ``{}`` is the user's name.
         folders: Prefix of the names of all mailboxes but the inbox.
         think_s: Mean pause between two actions of a session.
     """
@@ -49,7 +49,7 @@ class Plan:
 
 
 class Times:
-    """What was done: rows of kind, due, begin and end (ns since the epoch), bytes and error."""
+    """Log of actions: rows of kind, due, begin and end (ns since the epoch), bytes and error."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, int, int, int, int, str]] = []
@@ -62,24 +62,24 @@ class Times:
         due_ns: int | None = None,
         end_ns: int | None = None,
     ) -> None:
-        """Note what went well: due when it began, and ended just now, if nothing else is given."""
+        """Note a success; by default it was due at its begin and ends now."""
         due_ns = begin_ns if due_ns is None else due_ns
         end_ns = time.time_ns() if end_ns is None else end_ns
         self.rows.append((kind, due_ns, begin_ns, end_ns, size, ""))
 
     def failed(self, kind: str, begin_ns: int, due_ns: int, error: str) -> None:
-        """Note what has just failed."""
+        """Note an action that has just failed."""
         self.rows.append((kind, due_ns, begin_ns, time.time_ns(), 0, error))
 
 
 class Lines:
-    """A connection on which lines go to and fro."""
+    """A connection for lines in both directions."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, and wait while too many are on their way."""
+        """Send bytes, and wait while too many are buffered."""
         self._writer.write(data)
         await self._writer.drain()
 
@@ -87,7 +87,7 @@ class Lines:
         """Return a line.
 
         Raises:
-            ConnectionError: there is none, as the server has hung up.
+            ConnectionError: the server has closed the connection.
         """
         found = await asyncio.wait_for(self._reader.readline(), ANSWER_S)
         if not found.endswith(b"\n"):
@@ -112,7 +112,7 @@ async def connected(port: int) -> AsyncIterator[Lines]:
 
 
 async def send_message(port: int, hello: str, sender: str, recipient: str, data: bytes) -> int:
-    """Send a message by SMTP, or by LMTP if ``hello`` is LHLO; return when it was accepted.
+    """Send a message by SMTP, or by LMTP if ``hello`` is LHLO; return the time of acceptance.
 
     Raises:
         RefusedError: the server does not take it.
@@ -175,7 +175,7 @@ async def read_by_pop3(plan: Plan, rng: random.Random, times: Times) -> None:
             begin = time.time_ns()
             try:
                 size = int(await ask(f"RETR {number}", many=True))
-            except RefusedError as refused:  # somebody else has removed it meanwhile
+            except RefusedError as refused:  # another session has removed it meanwhile
                 times.failed("pop3 retr", begin, begin, str(refused))
                 continue
             times.add("pop3 retr", begin, size)
@@ -197,7 +197,7 @@ class Imap:
         self._capable = b""
 
     async def run(self, until: float) -> int:
-        """Do it all; return the nanoseconds of pauses. No action begins after ``until``.
+        """Run the session; return the nanoseconds of pauses. No action begins after ``until``.
 
         Raises:
             RefusedError: the server does not let the user in.
@@ -225,7 +225,7 @@ class Imap:
         return paused
 
     async def ask(self, command: str, data: bytes | None = None) -> list[bytes]:
-        """Give a command, perhaps with a literal; return the untagged lines.
+        """Send a command, perhaps with a literal; return the untagged lines.
 
         Raises:
             RefusedError: the answer is NO or BAD.
@@ -259,7 +259,7 @@ class Imap:
             raise RefusedError(text)
 
     async def may(self, command: str, data: bytes | None = None) -> list[bytes]:
-        """Give a command that another session of the user may have made impossible."""
+        """Send a command that another session of the user may have made impossible."""
         try:
             return await self.ask(command, data)
         except RefusedError:
@@ -272,7 +272,7 @@ class Imap:
         return self._rng.choice(self._uids).decode() if self._uids else None
 
     async def select(self, name: str) -> None:
-        """Open a mailbox and learn its messages."""
+        """Open a mailbox and store the list of its messages."""
         await self.may(f"SELECT {name}")
         flat = b" ".join(await self.may("UID FETCH 1:* (FLAGS)"))
         self._uids = re.findall(rb"UID (\d+)", flat)
@@ -323,7 +323,7 @@ class Imap:
             await self.may(f"UID COPY {uid} {self._folder('Archive')}")
 
     async def empty(self) -> None:
-        """Remove what was thrown away."""
+        """Empty the trash."""
         await self.select(self._folder("Trash"))
         if self._uids:
             await self.may("UID STORE 1:* +FLAGS.SILENT (\\Deleted)")

@@ -80,7 +80,7 @@ def _userdb(name: str) -> str:
 
 
 def _given(service: str) -> tuple[str, ...]:
-    """Return the command that adds what we want to the configuration of the package."""
+    """Return the command that appends our settings to the configuration of the package."""
     port = f"PORT={PORTS[service]}"
     lines = " ".join((*_LIMITS, port))
     name = {"imap": "imapd", "pop3": "pop3d"}[service]

@@ -21,7 +21,7 @@ _PASSWORDS = "/etc/cyrus-sasldb2"
 _DIRECTORIES = ("db", "log", "msg", "ptclient", "quota", "user", "sieve")
 _SESSIONS = 1024
 
-# With a default domain that is the users' own, that would be taken off their names.
+# If the default domain was that of the users, Cyrus would remove it from their names.
 _IMAPD = f"""\
 configdirectory: {CONFIG}
 proc_path: {RUN}/proc

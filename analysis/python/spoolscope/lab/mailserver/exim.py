@@ -1,4 +1,4 @@
-"""Exim: takes mail by SMTP and writes it itself, or passes it on to Dovecot, which has the rest."""
+"""Exim: accepts mail by SMTP and writes it, or passes it on to Dovecot, which does the rest."""
 
 from pathlib import Path
 
@@ -88,10 +88,10 @@ def setup(form: str, users: int) -> Setup:
             Entry(CONFIG / "exim4.conf", config, mode=0o644),
         ),
         start=(
-            # It starts itself again to deliver, as another user, and is root by its own rights.
+            # Exim executes itself as another user to deliver, and gets root by its set-user-id bit.
             ("chmod", "u+s", _PROGRAM),
             dovecot.START,
-            # It would stay in the foreground if its parent was process 1.
+            # Exim would stay in the foreground if its parent was process 1.
             ("sh", "-c", f"{_PROGRAM} -bd -q1m; exit $?"),
         ),
         delivered=(LOGS / "exim-mainlog", " => "),

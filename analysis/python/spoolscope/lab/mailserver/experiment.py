@@ -1,4 +1,4 @@
-"""One server on one candidate: filled, loaded, recorded, taken down."""
+"""One server on one candidate: fill, load, record, remove."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,28 +26,28 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress, unseen
 
 MESSAGE_BYTES = 14_000
-"""Mean of ``messages.message``, with what servers add."""
+"""Mean size of ``messages.message``, with headers added by servers."""
 COPIES = 3
-"""A message lies in the queue, in a mailbox, and perhaps in another folder."""
+"""Copies of a message: in the queue, in a mailbox, and perhaps in another folder."""
 MOST_RATE = 400.0
-"""Arrivals a second that room is made for when a load goes as fast as it can."""
+"""Arrivals a second for which room is reserved if the rate is not limited."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be done.
+    """Parameters of the experiment.
 
     Attributes:
-        server: Its name; ``form`` is its format of mailboxes, None the usual one.
-        candidate: What its mail and queue are on.
-        users: How many there are; ``messages`` of each are there when the load begins.
+        server: Name of the server; ``form`` is its format of mailboxes, None the usual one.
+        candidate: Candidate for its mail and queue.
+        users: Number of users; each has ``messages`` when the load begins.
         think_s: Mean pause between the actions of a session.
-        load: What it is loaded with.
+        load: The load.
         work: Directory for images.
-        request: How to record, its spools left out; None: nothing is recorded.
-        beside: A command for a shell, where the server is; the load is over when it has ended, too.
-        packages: What that takes.
-        elsewhere: The server's mail and queue are in memory: only the command uses the candidate.
+        request: Recording request without its spools; None if nothing is recorded.
+        beside: A shell command that runs beside the server; the load ends after it, too.
+        packages: Packages that the command needs.
+        elsewhere: Mail and queue are in memory: only the command uses the candidate.
     """
 
     server: str
@@ -66,7 +66,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Done:
-    """What came of it; ``recorded`` is None if nothing was to be recorded."""
+    """The results; ``recorded`` is None if nothing was to be recorded."""
 
     asked: Asked
     form: str
@@ -75,7 +75,7 @@ class Done:
     recorded: Summary | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as ``lab mailserver --json`` prints it."""
+        """Return the object that ``lab mailserver --json`` prints."""
         asked, load = self.asked, self.asked.load
         return {
             "server": asked.server,
@@ -93,11 +93,11 @@ class Done:
 
 
 def run(asked: Asked, progress: Progress = unseen) -> Done:
-    """Do it; nothing is left of it but the recording.
+    """Run the experiment; only the recording remains.
 
     Args:
-        asked: What to do.
-        progress: Told what is being done.
+        asked: The parameters.
+        progress: Called with the current phase.
 
     Raises:
         SpoolscopeError: a package or room is missing, the candidate cannot be made, the server does
@@ -132,7 +132,7 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
 
 
 def _check_here(candidate: Candidate) -> None:
-    """Make sure that a candidate is one of this kernel: servers run in no machine of the lab."""
+    """Make sure that this kernel has the candidate: servers do not run in lab machines."""
     if candidate.kernel:
         raise SpoolscopeError(
             f"{candidate.name} names results of replays on another kernel",
@@ -149,7 +149,7 @@ def _check_here(candidate: Candidate) -> None:
 
 
 def _fill(asked: Asked, setup: Setup, root: Path, target: Target, progress: Progress) -> None:
-    """Let the server deliver what is there when the load begins, and forget what it cached."""
+    """Let the server deliver the initial messages, then empty its caches."""
     progress(f"delivering {asked.users * asked.messages:,} messages", None)
     with running(setup, root, target.mount) as server:
         fill(server, asked.users, asked.messages, asked.load.seed)

@@ -1,10 +1,9 @@
-"""The first process of a server's namespaces: makes its root, starts it, ends with its input.
+"""The first process of a server's namespaces: makes its root, starts it, ends at end of input.
 
 Run as a program by path, by ``unshare``. The first line of its input is JSON: see
-``running.plan_of``. What it says is a line of JSON: ``ready``, or ``failed`` and the end of the
-server's logs. When its input ends, it ends, and with it, as it is process 1, everything in its
-namespaces: processes, mounts and sockets. Standard library only, all of it loaded before the mounts
-change.
+``running.plan_of``. Its output is a line of JSON: ``ready``, or ``failed`` and the end of the
+server's logs. When its input ends, it exits, and as it is process 1, all in its namespaces goes
+with it: processes, mounts and sockets. Standard library only, all loaded before the mounts change.
 """
 
 import ctypes
@@ -38,11 +37,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StartError(Exception):
-    """The server cannot be started: a sentence."""
+    """The server cannot be started; the message is a sentence."""
 
 
 def mount(source: str, place: Path, fstype: str = "", flags: int = 0, options: str = "") -> None:
-    """Mount something, as the system call does."""
+    """Make the system call mount."""
     words = [os.fsencode(word) for word in (source, place, fstype, options)]
     if _libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]) != 0:
         error = os.strerror(ctypes.get_errno())
@@ -50,11 +49,11 @@ def mount(source: str, place: Path, fstype: str = "", flags: int = 0, options: s
 
 
 def make_root(root: int, spool: int) -> None:
-    """Put packages over this system's directories, the spool at /run/spool, all else in memory.
+    """Overlay this system's directories with packages, mount the spool, keep all else in memory.
 
     Args:
         root: Descriptor of the unpacked packages: /run, where they may lie, is hidden.
-        spool: Likewise of the spool.
+        spool: Descriptor of the spool, which is mounted at /run/spool.
     """
     mount("tmpfs", RUN, "tmpfs", options="mode=755")
     for name, descriptor in (("spool", spool), ("root", root)):
@@ -64,7 +63,7 @@ def make_root(root: int, spool: int) -> None:
         upper, work = RUN / "over" / name / "upper", RUN / "over" / name / "work"
         upper.mkdir(parents=True)
         work.mkdir()
-        # Packages may be kept below /var, and no layer may lie in another.
+        # Packages may be kept below /var, and a layer must not lie in another.
         layers = f"/{name}" if name == "var" else f"/run/root/{name}:/{name}"
         options = f"lowerdir={layers},upperdir={upper},workdir={work}"
         mount("overlay", Path("/", name), "overlay", options=options)
@@ -89,7 +88,7 @@ def _make_devices() -> None:
 
 
 def bring_up_loopback() -> None:
-    """Let 127.0.0.1 be reached: a new network namespace has it, but not up."""
+    """Bring up the loopback interface, which is down in a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         asked = struct.pack("16sh22x", b"lo", 0)
         _, flags = struct.unpack("16sh22x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, asked))
@@ -97,7 +96,7 @@ def bring_up_loopback() -> None:
 
 
 def keep_log() -> None:
-    """Write what daemons say to syslog into a file, from now on."""
+    """Write the daemons' syslog messages into a file, from now on."""
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     receiver.bind("/dev/log")
     Path("/dev/log").chmod(0o666)
@@ -111,7 +110,7 @@ def keep_log() -> None:
 
 
 def make_accounts(accounts: list[dict[str, Any]]) -> None:
-    """Add users, each with a group of its name, unless they are there."""
+    """Add users, each with a group of its name, unless they exist."""
     for account in accounts:
         name, number = account["name"], account["id"]
         with Path("/etc/group").open("a") as file:
@@ -140,7 +139,7 @@ def _own(one: dict[str, Any]) -> None:
 
 
 def start(commands: list[list[str]], ports: list[int], limit_s: float) -> None:
-    """Run commands that start daemons, and wait until all ports are answered."""
+    """Run commands that start daemons, and wait until all ports answer."""
     for words in commands:
         with (LOGS / "start").open("ab") as log:
             try:
@@ -163,7 +162,7 @@ def start(commands: list[list[str]], ports: list[int], limit_s: float) -> None:
 
 
 def _answers(port: int) -> bool:
-    """Tell whether a daemon greets at a port: a listening one may still fail to start."""
+    """Return True if a daemon sends a greeting: one that only listens may still fail to start."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             return bool(connection.recv(1))
@@ -181,7 +180,7 @@ def last_lines() -> list[str]:
 
 
 def reap_until_input_ends() -> None:
-    """Wait for the end of the input; children, also those of ended daemons, are waited for."""
+    """Wait for the end of the input; reap children, also those of ended daemons."""
     while not select.select([sys.stdin], [], [], POLL_S)[0] or os.read(0, 1 << 10):
         try:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
@@ -191,15 +190,15 @@ def reap_until_input_ends() -> None:
 
 
 def say(**words: Any) -> None:
-    """Say something to the command that started us."""
+    """Send a message to the command that started this process."""
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Make all, start it, stay until the input ends."""
+    """Make the root, start the server, stay until the input ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # whoever started us ends us in order
+        signal.signal(number, signal.SIG_IGN)  # the parent ends this process in order
     os.umask(0o022)
     plan = json.loads(sys.stdin.readline())
     try:

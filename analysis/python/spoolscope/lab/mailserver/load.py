@@ -1,8 +1,8 @@
-"""A load of a mail server: an open loop of a given rate, or as fast as it goes.
+"""A load of a mail server: an open loop with a given rate, or as fast as possible.
 
-Run as a module, with one argument of JSON; prints one object. It ends with its parent. Of the
-open loop arrivals come at random times, whether or not the server keeps up, and each is timed from
-when it was due.
+Run as a module, with one argument of JSON; prints one object. It ends with its parent. In the open
+loop, arrivals come at random times even if the server does not keep up, and each is timed from when
+it was due.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from spoolscope.lab.mailserver.clients import (
 )  # fmt: skip
 
 MOST_AT_ONCE = 256
-"""Connections; what arrives beyond them waits, and its time runs."""
+"""Most connections; further arrivals wait, which counts in their time."""
 MIX = {"smtp": 30, "lmtp": 30, "imap": 25, "pop3": 15}
-"""Of a hundred arrivals: messages, and sessions that read."""
+"""Shares of 100 arrivals: messages, and sessions that read."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a server is loaded with.
+    """Parameters of a load.
 
     Attributes:
-        seconds: How long arrivals come.
-        rate: Of them a second; None: ``clients`` do one after the other, without pauses.
-        clients: How many, if there is no rate.
+        seconds: Duration of arrivals.
+        rate: Arrivals a second; None: ``clients`` work one after the other, without pauses.
+        clients: Number of clients if there is no rate.
         mix: Shares of the protocols.
-        most: The load ends after so many arrivals; None: with the time only.
+        most: Largest number of arrivals; None: only time ends the load.
         each: Messages go to users in turn, not at random.
-        seed: Of all that is random.
+        seed: Seed of all random numbers.
     """
 
     seconds: float
@@ -55,12 +55,12 @@ class Load:
     each: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the program takes it."""
+        """Return the argument of the program."""
         return asdict(self)
 
 
 class Runner:
-    """Makes arrivals happen."""
+    """Maker of arrivals."""
 
     def __init__(self, load: Load, plan: Plan) -> None:
         self._load, self._plan = load, plan
@@ -69,7 +69,7 @@ class Runner:
         self.until = time.monotonic() + load.seconds
 
     async def run(self) -> None:
-        """Do all of it."""
+        """Run the whole load."""
         if self._load.rate is None:
             await asyncio.gather(*(self._client() for _ in range(self._load.clients)))
         else:
@@ -100,7 +100,7 @@ class Runner:
         await asyncio.gather(*under_way)
 
     async def _arrival(self, number: int, due_ns: int) -> None:
-        """Make one message or session; what it does depends on its number, not on the time."""
+        """Make one message or session; its content depends on its number, not on the time."""
         rng = random.Random(f"{self._load.seed} {number}")
         [kind] = rng.choices(list(self._load.mix), list(self._load.mix.values()))
         begin, paused, size, end = time.time_ns(), 0, 0, None
@@ -118,7 +118,7 @@ class Runner:
             self.times.add(_name(kind), begin, size, due_ns + paused, end)
 
     async def _message(self, kind: str, rng: random.Random, number: int) -> tuple[int, int]:
-        """Send a message; return its size and when it was accepted."""
+        """Send a message; return its size and its time of acceptance."""
         users = self._plan.users
         sender = messages.user(rng.randint(1, users))
         turn = 1 + number % users

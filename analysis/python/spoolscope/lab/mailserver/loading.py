@@ -1,4 +1,4 @@
-"""A load that runs against a running server, until all that it sent is delivered."""
+"""A load on a running server, until all sent messages are delivered."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from spoolscope.traces.errors import SpoolscopeError
 
 DRAIN_S, POLL_S = 60.0, 0.1
 QUIET_S = 0.5
-"""Before a load and after it nothing happens, so that a recording holds all of it."""
+"""Seconds of quiet before and after a load, so that a recording holds all of it."""
 FILL_S, FILL_CLIENTS = 3600.0, 8
 
 
@@ -25,7 +25,7 @@ class Loading:
     """One load; may be run in a thread.
 
     Attributes:
-        outcome: What it came to, once it has ended.
+        outcome: The result, once it has ended.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class Loading:
         self.outcome: Outcome | None = None
 
     def over(self) -> bool:
-        """Tell whether it is over; the first time that is asked, it begins."""
+        """Return True if the load is over; the first call starts it."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep_error, daemon=True)
             self._thread.start()
         return not self._thread.is_alive()
 
     def result(self) -> Outcome:
-        """Return what it came to.
+        """Return the result.
 
         Raises:
             SpoolscopeError: the load failed.
@@ -67,7 +67,7 @@ class Loading:
         return self.outcome
 
     def kill(self) -> None:
-        """End it early, if it runs."""
+        """End the load early, if it runs."""
         for process in (self._process, self._companion):
             if process is not None and process.poll() is None:
                 process.kill()
@@ -83,7 +83,7 @@ class Loading:
             self._error = error
 
     def run(self) -> Outcome:
-        """Do all of it, and wait until what was sent is delivered.
+        """Run the load, and wait until all sent messages are delivered.
 
         Raises:
             SpoolscopeError: the load failed.
@@ -121,7 +121,7 @@ class Loading:
         return self.outcome
 
     def _drain(self, wanted: int) -> None:
-        """Wait until so many messages of SMTP have reached mailboxes, but not forever."""
+        """Wait, with a time limit, until so many SMTP messages have reached mailboxes."""
         until = time.monotonic() + DRAIN_S
         while self._server.delivered() < wanted and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -134,7 +134,7 @@ def fill(server: Server, users: int, messages: int, seed: int) -> None:
         SpoolscopeError: some were not delivered.
     """
     protocol = "lmtp" if "lmtp" in server.setup.ports else "smtp"
-    # The first message makes a mailbox, which Cyrus refuses while another one makes it.
+    # The first message makes the mailbox; Cyrus refuses a message while another one makes it.
     for clients, count in ((1, users), (FILL_CLIENTS, users * (messages - 1))):
         if messages == 0 or count == 0:
             continue
@@ -148,7 +148,7 @@ def fill(server: Server, users: int, messages: int, seed: int) -> None:
 
 
 def _spoken(mix: dict[str, int], ports: dict[str, int]) -> dict[str, int]:
-    """Return the shares of protocols that a server speaks; SMTP takes those of LMTP."""
+    """Return the shares of the server's protocols; without LMTP its share goes to SMTP."""
     spoken = dict(mix or MIX)
     if "lmtp" not in ports and "lmtp" in spoken:
         spoken["smtp"] = spoken.get("smtp", 0) + spoken.pop("lmtp")

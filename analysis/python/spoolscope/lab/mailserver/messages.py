@@ -14,7 +14,7 @@ MEDIAN_BYTES, SPREAD, MOST_BYTES = 4000, 1.0, 300_000
 """Sizes are log-normal; one message in ten is ten times as large, as with an attachment."""
 TEXT_BYTES = 8000
 DATED = 1_700_000_000
-"""Seconds since the epoch: messages are of the ten days after it, whenever they are sent."""
+"""Begin of the ten days in which all messages are dated, seconds since the epoch."""
 
 
 def user(number: int) -> str:

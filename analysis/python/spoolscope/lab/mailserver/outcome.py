@@ -1,4 +1,4 @@
-"""What a load came to: counts, rates, latencies, failures."""
+"""The result of a load: counts, rates, latencies, failures."""
 
 import re
 from collections import Counter
@@ -21,11 +21,11 @@ class Kind:
 
     Attributes:
         name: ``smtp message``, ``imap session``, or a command such as ``imap fetch``.
-        n: How many went well; ``failed``: how many did not.
-        per_s: Of those that went well, over the whole load.
-        bytes: Of mail that they carried.
-        p50_ns: Time from when it was due, pauses left out, to its end: half of them took no
-            longer; likewise ``p99_ns`` and ``max_ns``. None if none went well.
+        n: Number of successes; ``failed``: number of failures.
+        per_s: Successes a second, over the whole load.
+        bytes: Bytes of mail in successes.
+        p50_ns: Median of the time from due to end, without pauses; likewise ``p99_ns`` and
+            ``max_ns``. None without a success.
     """
 
     name: str
@@ -39,23 +39,23 @@ class Kind:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether it is an arrival, and not a command within a session."""
+        """True for an arrival, False for a command within a session."""
         return self.name.endswith(WHOLE)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a load.
+    """The result of a load.
 
     Attributes:
         kinds: Every kind of transaction.
-        failures: {kind and answer, numbers left out: how often}.
-        seconds: From the first arrival to the end of the last.
+        failures: {kind and answer without numbers: count}.
+        seconds: Time from the first arrival to the end of the last.
         delivered: Messages that reached their mailboxes.
-        left: Messages that were accepted and did not reach them in time.
+        left: Messages that were accepted but did not reach their mailboxes in time.
         load_cpu_s: CPU time of the load itself.
-        minutes: {kind: arrivals that ended well, by minute}.
-        beside_status: Exit status of the command that ran beside it; None: there was none.
+        minutes: {kind: successful arrivals by minute}.
+        beside_status: Exit status of the command beside the load; None if there was none.
     """
 
     kinds: tuple[Kind, ...]
@@ -69,12 +69,12 @@ class Outcome:
 
     @property
     def failed(self) -> int:
-        """How many messages and sessions failed."""
+        """Number of failed messages and sessions."""
         return sum(kind.failed for kind in self.kinds if kind.is_whole)
 
     @property
     def reached_per_s(self) -> float:
-        """How many messages and sessions went well a second, to the end of the last one."""
+        """Successful messages and sessions a second, until the end of the last one."""
         return sum(kind.n for kind in self.kinds if kind.is_whole) / self.seconds
 
     def kind(self, name: str) -> Kind | None:
@@ -82,11 +82,11 @@ class Outcome:
         return next((kind for kind in self.kinds if kind.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` prints it."""
+        """Return the object that ``--json`` prints."""
         return asdict(self) | {"reached_per_s": self.reached_per_s}
 
     def text(self) -> Iterator[str]:
-        """Yield what a terminal shows."""
+        """Yield the lines for a terminal."""
         yield (
             f"{'':<18}{'done':>8}{'failed':>8}{'a second':>10}{'p50':>12}{'p99':>12}{'slowest':>12}"
         )
@@ -102,14 +102,14 @@ class Outcome:
 def outcome(
     rows: Sequence[Row], begun_ns: int, ended_ns: int, load_cpu_s: float, by_queue: int
 ) -> Outcome:
-    """Sum up what a load did.
+    """Sum up a load.
 
     Args:
-        rows: Everything that was done.
-        begun_ns: When the load began, since the epoch.
-        ended_ns: When its last arrival had ended.
-        load_cpu_s: CPU time that it took itself.
-        by_queue: How many messages of SMTP have reached mailboxes.
+        rows: All actions.
+        begun_ns: Begin of the load, since the epoch.
+        ended_ns: End of its last arrival.
+        load_cpu_s: CPU time of the load itself.
+        by_queue: Number of SMTP messages that have reached mailboxes.
     """
     seconds = (ended_ns - begun_ns) / 1e9
     kinds = tuple(_kind(name, rows, seconds) for name in sorted({row[0] for row in rows}))
@@ -152,7 +152,7 @@ def _kind(name: str, rows: Sequence[Row], seconds: float) -> Kind:
 
 
 def _plain(answer: str) -> str:
-    """Return an answer without what differs each time, so that equal ones can be counted."""
+    """Return an answer without its variable parts, so that equal ones can be counted."""
     return re.sub(r"\d+(\.\d+)?", "N", answer)[:100]
 
 

@@ -25,13 +25,13 @@ _NO_PACKAGE = re.compile(r"^E: (?:Unable to locate package|Package '?)\s*([^\s']
 
 
 def unpacked(packages: Sequence[str], progress: Progress = unseen) -> Path:
-    """Return a directory with packages, and with what they need and this system lacks.
+    """Return a directory with packages and their dependencies that this system lacks.
 
-    Packages that are installed stay out of it. What was unpacked once is there without a network.
+    Installed packages are left out. Packages unpacked once need no network again.
 
     Args:
         packages: Names as apt has them.
-        progress: Told when something is fetched.
+        progress: Called when something is fetched.
 
     Raises:
         SpoolscopeError: no apt, a package is missing, or it cannot be fetched.
@@ -52,7 +52,7 @@ def unpacked(packages: Sequence[str], progress: Progress = unseen) -> Path:
 
 
 def _missing(packages: Sequence[str]) -> list[str]:
-    """Return what apt would install, as name=version."""
+    """Return the packages that apt would install, as name=version."""
     said = _apt("-s", "-o", "Debug::NoLocking=1", "install", "--no-install-recommends", *packages)
     return sorted(f"{one['name']}={one['version']}" for one in _INST.finditer(said))
 
@@ -78,7 +78,7 @@ def _apt(*words: str, cwd: Path | None = None) -> str:
 
 def _unpack(wanted: Sequence[str], place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Programs that run as root lie below: nobody else reaches them, and none is set-user-id there.
+    # Programs that run as root lie below: no other user can reach them, and none is set-user-id.
     place.parent.chmod(0o700)
     work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     unfinished.begin(work, "output", place)
@@ -91,11 +91,11 @@ def _unpack(wanted: Sequence[str], place: Path) -> None:
             (tree / name).symlink_to(f"usr/{name}")
         tree.chmod(0o755)
         if wanted:
-            # The sandbox of apt cannot write where only root can.
+            # apt's sandbox user cannot write into root's directory.
             _apt("-o", "APT::Sandbox::User=root", "download", *wanted, cwd=work)
         for deb in sorted(work.glob("*.deb")):
             _extract(deb, tree)
-        if not place.exists():  # another command may have been faster
+        if not place.exists():  # another command may have made it
             tree.rename(place)
     finally:
         unfinished.end(work)

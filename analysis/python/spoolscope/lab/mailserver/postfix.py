@@ -1,4 +1,4 @@
-"""Postfix: takes mail by SMTP, with its queue on the spool, and passes it on."""
+"""Postfix: accepts mail by SMTP, with its queue on the spool, and passes it on."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from spoolscope.lab.mailserver.setup import (
 CONFIG = Path("/etc/postfix")
 PACKAGES = ("postfix",)
 START = ("/usr/lib/postfix/sbin/master", "-w", "-c", str(CONFIG))
-"""The script ``postfix start`` checks an installation before, for seconds."""
+"""Command of the master process; ``postfix start`` would check the installation for seconds."""
 ACCOUNTS = (Account("postfix", 910, str(QUEUE)), Account("postdrop", 911))
 DELIVERED = (LOGS / "postfix", " status=sent ")
 
@@ -81,7 +81,7 @@ postlog    unix-dgram n - n - 1 postlogd
 
 
 def entries(delivery: str) -> tuple[Entry, ...]:
-    """Return its directories and configuration; ``delivery`` are lines that say how it delivers."""
+    """Return directories and configuration; ``delivery`` are configuration lines for delivery."""
     return (
         Entry(STATE / "postfix", owner="postfix"),
         Entry(QUEUE),
@@ -95,7 +95,7 @@ def entries(delivery: str) -> tuple[Entry, ...]:
 
 
 def by_lmtp(address: str) -> str:
-    """Return lines by which mail is delivered to a server that speaks LMTP."""
+    """Return the lines for delivery to an LMTP server."""
     return (
         f"virtual_transport = lmtp:{address}\n"
         "lmtp_destination_concurrency_limit = 10\n"
@@ -104,7 +104,7 @@ def by_lmtp(address: str) -> str:
 
 
 def to_maildirs(base: Path, virtual_maps: str) -> str:
-    """Return lines by which Postfix writes into Maildirs itself."""
+    """Return the lines with which Postfix writes into Maildirs itself."""
     return (
         "virtual_transport = virtual:\n"
         f"virtual_mailbox_base = {base}\n"

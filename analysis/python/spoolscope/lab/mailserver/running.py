@@ -1,4 +1,4 @@
-"""A server that runs in namespaces of its own, and is gone with all it started."""
+"""A server that runs in its own namespaces, and is removed with all its processes."""
 
 import json
 import stat
@@ -23,28 +23,28 @@ class Server:
     """A running server.
 
     Attributes:
-        setup: What it is made of.
-        pid: Of the first process of its namespaces, as this process sees it.
+        setup: Its setup.
+        pid: Pid, outside, of the first process of its namespaces.
     """
 
     setup: Setup
     pid: int
 
     def words_in_network(self, words: Sequence[str]) -> list[str]:
-        """Return a command that reaches the server's ports, and is otherwise one of this system."""
+        """Return the words that run a command of this system in the server's network."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *words]
 
     def words_within(self, words: Sequence[str]) -> list[str]:
-        """Return a command that runs where the server does, and ends with it at the latest."""
+        """Return the words that run a command in the server's namespaces, with which it ends."""
         kinds = ("--mount", "--net", "--pid", "--uts", "--ipc")
         return ["nsenter", f"--target={self.pid}", *kinds, "--wd=/", "--", *words]
 
     def path(self, place: Path) -> Path:
-        """Return where this process finds a file of the server."""
+        """Return the path of a server's file as seen from this process."""
         return Path(f"/proc/{self.pid}/root") / place.relative_to("/")
 
     def delivered(self) -> int:
-        """Return how many messages of SMTP have reached their mailboxes so far."""
+        """Return the number of SMTP messages that have reached their mailboxes so far."""
         file, word = self.setup.delivered
         with suppress(FileNotFoundError):
             return self.path(file).read_text(errors="replace").count(word)
@@ -53,10 +53,10 @@ class Server:
 
 @contextmanager
 def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
-    """Bring a server up, and end it.
+    """Start a server, and end it after the block.
 
     Args:
-        setup: What it is made of.
+        setup: Its setup.
         root: Its unpacked packages.
         spool: Directory for its mail and queue.
 
@@ -75,7 +75,7 @@ def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for this process, which ends all in order
+        start_new_session=True,  # Ctrl-C goes only to this process, which ends all in order
     )
     try:
         if process.stdin:
@@ -95,7 +95,7 @@ def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
 
 
 def plan_of(setup: Setup, root: Path, spool: Path) -> dict[str, Any]:
-    """Return what the first process of the namespaces is given."""
+    """Return the plan for the first process of the namespaces."""
     return {
         "root": str(root),
         "spool": str(spool),

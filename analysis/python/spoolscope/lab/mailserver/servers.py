@@ -1,4 +1,4 @@
-"""Which servers there are, and in which formats each keeps mail."""
+"""The servers and their mailbox formats."""
 
 from collections.abc import Callable
 
@@ -16,10 +16,10 @@ FORMATS = tuple(dict.fromkeys(form for _, forms in SERVERS.values() for form in 
 
 
 def setup_of(server: str, form: str | None, users: int) -> tuple[Setup, str]:
-    """Return what a server is made of, and the format of its mailboxes, the first if not given.
+    """Return a server's setup and its mailbox format, by default its first format.
 
     Raises:
-        SpoolscopeError: it does not know that format.
+        SpoolscopeError: the server does not have that format.
     """
     make, forms = SERVERS[server]
     form = form or forms[0]

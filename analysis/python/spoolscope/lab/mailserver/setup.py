@@ -1,10 +1,10 @@
-"""What a mail server is made of: packages, accounts, files, commands."""
+"""The setup of a mail server: packages, accounts, files, commands."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 SPOOL = Path("/run/spool")
-"""Where a server finds the mounted candidate; MAIL and QUEUE lie on it."""
+"""Path of the mounted candidate inside a server's namespaces; MAIL and QUEUE lie on it."""
 MAIL, QUEUE = SPOOL / "mail", SPOOL / "queue"
 ELSEWHERE = Path("/run/elsewhere")
 STATE, LOGS = Path("/run/state"), Path("/run/log")
@@ -12,7 +12,7 @@ VMAIL, VMAIL_ID = "vmail", 5000
 PASSWORD = "spool"
 HOST = "mail.example.com"
 PORTS = {"smtp": 10025, "lmtp": 10024, "imap": 10143, "pop3": 10110}
-"""Nobody else uses them: they are those of the server's own network."""
+"""Ports in the server's own network namespace, so there are no conflicts."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Setup:
     """A server to bring up.
 
     Attributes:
-        packages: What it is unpacked from.
+        packages: Its packages.
         accounts: Users that its daemons and mailboxes belong to.
         entries: Directories and configuration.
         start: Commands that start it, in this order.
-        ports: Which protocols it speaks.
-        delivered: A file of its own, and what stands in it once for each message of SMTP that has
-            reached its mailbox.
-        folders: What other mailboxes than the inbox are called: a prefix.
-        login: What a user gives as name: ``{}`` is its name.
+        ports: Ports by protocol that it serves.
+        delivered: A log file, and a text that it has once for each SMTP message that has reached
+            its mailbox.
+        folders: Prefix of the names of all mailboxes except the inbox.
+        login: Login name; ``{}`` is the user's name.
     """
 
     packages: tuple[str, ...]

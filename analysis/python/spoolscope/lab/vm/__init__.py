@@ -1,1 +1,1 @@
-"""A machine that boots a distribution kernel with this machine's files as its own."""
+"""Virtual machines that boot a distribution kernel with the files of this machine."""

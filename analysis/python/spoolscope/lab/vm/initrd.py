@@ -1,4 +1,4 @@
-"""The initial RAM disk: what a kernel needs until it has this machine's files."""
+"""The initial RAM disk, which a kernel needs until it has mounted this machine's files."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ DIRECTORIES = ("bin", "dev", "proc", "sys", "modules", "scratch", "host", "new")
 
 
 def initrd(kernel: Kernel) -> Path:
-    """Return the RAM disk of a kernel, made once and kept beside it.
+    """Return the RAM disk of a kernel; it is made once and kept beside the kernel.
 
     Raises:
         SpoolscopeError: there is no busybox, or it needs libraries.

@@ -21,8 +21,8 @@ from spoolscope.traces.phases import Progress, unseen
 # Debian's names: linux-image-6.1.0-56-amd64, linux-image-6.12.117+deb12-amd64.
 PACKAGE = r"linux-image-({}\.\d+(?:-\d+|\+deb\d+)-amd64)"
 SERIES = re.compile(r"\d+\.\d+")
-# The parts of a package of 400 MB for a machine with every filesystem, device-mapper, md and
-# pretended disks.
+# Parts of the 400 MB package that a machine needs: all filesystems, device-mapper, md and virtual
+# disks.
 UNPACKED = (
     "*/boot/vmlinuz-*",
     "*/lib/modules/*/modules.*",
@@ -46,8 +46,8 @@ class Kernel:
     """An unpacked kernel package.
 
     Attributes:
-        series: As it was asked for: "6.1".
-        release: As ``uname -r`` gives it.
+        series: Requested series: "6.1".
+        release: Release as in ``uname -r``.
         root: Directory with boot/ and lib/modules/ of the package.
     """
 
@@ -62,7 +62,7 @@ class Kernel:
 
     @property
     def image(self) -> Path:
-        """The kernel, uncompressed: an emulator takes seconds to unpack it.
+        """The kernel image, uncompressed, as an emulator would take seconds to unpack it.
 
         See Documentation/arch/x86/boot.rst for the fields of the header.
         """
@@ -77,7 +77,7 @@ class Kernel:
         return plain
 
     def modules(self, name: str) -> list[Path]:
-        """Return a module and what must be inserted before it, in that order."""
+        """Return a module after the modules that it depends on, in the order of insertion."""
         of_kernel = ["-d", str(self.root), "-S", self.release]
         command = ["modprobe", *of_kernel, "--show-depends", name]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, env=_env())
@@ -93,7 +93,7 @@ def _unpacked(payload: bytes) -> bytes:
 
 
 def module_bytes(file: Path) -> bytes:
-    """Return a module as insmod wants it."""
+    """Return the content of a module, uncompressed, for insmod."""
     return lzma.decompress(file.read_bytes()) if file.suffix == ".xz" else file.read_bytes()
 
 
@@ -109,10 +109,10 @@ def cache() -> Path:
 def fetch(series: str, progress: Progress = unseen) -> Kernel:
     """Return the newest kernel of a series, "6.12", that this release's apt offers.
 
-    What was fetched before is there without a network; without apt's lists, too.
+    A kernel fetched before needs neither a network nor apt's lists.
 
     Raises:
-        SpoolscopeError: there is none, or it cannot be had.
+        SpoolscopeError: there is none, or it cannot be fetched.
     """
     if not SERIES.fullmatch(series):
         raise SpoolscopeError(
@@ -170,7 +170,7 @@ def _unpack(release: str, root: Path) -> None:
         tree.mkdir()
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as tar:
             words = ["tar", "-x", "-C", str(tree), "--no-same-owner", "--wildcards", *UNPACKED]
-            # A part that this kernel has built in is no directory: tar names it and fails.
+            # A built-in part of the kernel has no directory: tar reports it and fails.
             subprocess.run(words, stdin=tar.stdout, check=False, capture_output=True)
         if (tree / "usr/lib/modules").exists():  # where Debian 13's kernels have them
             (tree / "usr/lib").rename(tree / "lib")

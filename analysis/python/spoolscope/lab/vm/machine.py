@@ -1,4 +1,4 @@
-"""What a machine is made of: its kernel, processors and disks, as words for QEMU."""
+"""Description of a machine: its kernel, processors and disks, as arguments for QEMU."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ from spoolscope.traces.errors import SpoolscopeError
 
 QEMU = "qemu-system-x86_64"
 MOST_CPUS = 4
-# With AVX, as numpy wants it; without what QEMU's emulator warns that it does not have.
+# A CPU with AVX, which numpy needs, without features that QEMU's emulator lacks.
 EMULATED = "Haswell-noTSX,-pcid,-x2apic,-tsc-deadline,-invpcid"
-# What QEMU 7.2 makes of the AVX2 that numpy's argsort uses is wrong: of 16,443 numbers 1,586 came
-# to a wrong place, and then nothing is found among sorted keys. Without it numpy is right.
+# QEMU 7.2 emulates the AVX2 code of numpy's argsort wrongly: of 16,443 numbers 1,586 came to a
+# wrong place, so searches in sorted keys fail. Without AVX2 numpy is right.
 RIGHT = {"NPY_DISABLE_CPU_FEATURES": "X86_V3"}
-# KVM of another kind may begin to run a distribution's kernel, and then stand still.
+# Other kinds of KVM may start a distribution's kernel and then hang.
 HARDWARE = Path("/sys/module/kvm_intel"), Path("/sys/module/kvm_amd")
 
 
@@ -27,10 +27,10 @@ class Machine:
     """A machine to boot.
 
     Attributes:
-        kernel: What it boots.
+        kernel: Kernel to boot.
         memory_mib: Its memory.
-        cpus: Its processors; None: as many as its accelerator makes good use of.
-        icount: Its clock counts instructions: CPU time is the same in every run.
+        cpus: Its processors; None: as many as suit its accelerator.
+        icount: Its clock counts instructions, so CPU time is the same in every run.
     """
 
     kernel: Kernel
@@ -40,7 +40,7 @@ class Machine:
 
     @property
     def accelerator(self) -> str:
-        """What runs its instructions: the processor ("kvm"), or an emulator ("tcg")."""
+        """Executor of its instructions: the processor ("kvm"), or an emulator ("tcg")."""
         usable = os.access("/dev/kvm", os.W_OK) and any(module.exists() for module in HARDWARE)
         return "kvm" if usable and not self.icount else "tcg"
 
@@ -51,13 +51,13 @@ class Machine:
 
     @property
     def processors(self) -> int:
-        """How many processors it has."""
+        """Number of its processors."""
         if self.cpus is not None:
             return self.cpus
         return min(os.cpu_count() or 1, MOST_CPUS) if self.accelerator == "kvm" else 1
 
     def facts(self) -> dict[str, object]:
-        """Return what results that were made in it are to be marked with."""
+        """Return the facts with which results from this machine are marked."""
         return {
             "series": self.kernel.series,
             "kernel": self.kernel.release,
@@ -85,10 +85,10 @@ class Machine:
         """Return the command that runs it.
 
         Args:
-            disks: Images, /dev/vda and so on, and what they are for, as its init knows it.
+            disks: Images for /dev/vda and so on, with their purpose for the machine's init.
             ports: Descriptors of sockets by name of the serial port; without "stdout", the
                 machine has this terminal.
-            console: Where the kernel's messages go.
+            console: File for the kernel's messages.
 
         Raises:
             SpoolscopeError: a program is missing.
@@ -98,7 +98,7 @@ class Machine:
         words += ["-nodefaults", "-display", "none", "-no-reboot", "-chardev"]
         words += [f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
         words += ["-kernel", str(self.kernel.image), "-initrd", str(initrd(self.kernel))]
-        # All that this machine has, and nothing of it can be changed.
+        # All files of this machine, read-only.
         words += ["-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap"]
         words += ["-device", "virtio-9p-pci,fsdev=host,mount_tag=host", "-device", "virtio-rng-pci"]
         for i, disk in enumerate(disks):

@@ -1,4 +1,4 @@
-"""How a command gets into a machine, and its results out: by a disk that holds tar archives."""
+"""Transfer of a command into a machine, and of results out, by a disk with tar archives."""
 
 import io
 import os
@@ -15,19 +15,19 @@ from typing import IO
 from spoolscope.traces.errors import SpoolscopeError
 
 JOB_BYTES = 1 << 20
-"""At the beginning of the disk; results begin behind it."""
+"""Size of the job at the beginning of the disk; results follow it."""
 INTERRUPTED = 130
 """Exit status of a shell after Ctrl-C."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A machine that came to the end of its command.
+    """A machine whose command has ended.
 
     Attributes:
         status: Exit status of the command, as a shell has it.
-        interrupted: It was asked to end.
-        disk: Holds what is to come back.
+        interrupted: True if it was asked to end.
+        disk: Disk with the results.
     """
 
     status: int
@@ -35,15 +35,15 @@ class Ended:
     disk: IO[bytes]
 
     def bring(self, path: Path, to: Path) -> bool:
-        """Unpack a file or directory of the machine that was to come back.
+        """Unpack a file or directory that the machine was asked to return.
 
         Args:
-            path: Where it lay in the machine, absolute.
-            to: Where to put it. What a directory holds is added to one that is there already, a
-                file takes the place of one.
+            path: Absolute path in the machine.
+            to: Destination. The content of a directory is added to an existing one; a file replaces
+                an existing one.
 
         Returns:
-            Whether the machine had it.
+            True if the machine had it.
 
         Raises:
             SpoolscopeError: it cannot be unpacked there.
@@ -82,7 +82,7 @@ def job(
     environment: Mapping[str, str],
     facts: str,
 ) -> bytes:
-    """Return the archive that the machine's init looks for at the beginning of the disk.
+    """Return the archive that the machine's init reads at the beginning of the disk.
 
     Raises:
         SpoolscopeError: it is too large.
@@ -93,7 +93,7 @@ def job(
         if name.isidentifier()
     ]
     run = ["echo $$ >pid\n", "ulimit -l unlimited\n", *exports]
-    run += ["export DM_DISABLE_UDEV=1\n"]  # nobody else makes the nodes of device-mapper there
+    run += ["export DM_DISABLE_UDEV=1\n"]  # without udev, libdevmapper must make the nodes itself
     run += [f"cd {shlex.quote(str(directory))} || exit 1\n", f"exec {_words(command)}\n"]
     paths = _words([path.relative_to("/") for path in back])
     pack = [

@@ -1,4 +1,4 @@
-"""A machine that runs: one command in it, what that prints, its results, its end."""
+"""A running machine: one command in it, its output, its results, its end."""
 
 import json
 import os
@@ -20,9 +20,10 @@ from spoolscope.replay import images
 from spoolscope.traces.errors import SpoolscopeError
 
 SCRATCH = Path("/run/spoolscope-vm/scratch")
-"""Inside: a directory for images, on a disk."""
+"""Directory for images inside the machine, on a disk."""
 SILENCE_S = 120.0
-"""A machine says every two seconds that it lives: of its own seconds, on a busy host much more."""
+"""Seconds without a heartbeat before a machine is given up. The heartbeat comes every 2 s of the
+machine's own time, which is much longer on a busy host."""
 MOST_BYTES = 64 << 30
 CONSOLE_LINES = 20
 MIB = 1 << 20
@@ -30,27 +31,27 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Log:
-    """What QEMU and the kernel in it print."""
+    """Messages of QEMU and of the kernel in it."""
 
     file: IO[bytes]
 
     def lines(self) -> list[str]:
-        """Return it, QEMU's own words first."""
+        """Return the messages, QEMU's own first."""
         self.file.seek(0)
         return self.file.read().decode(errors="replace").replace("\r", "").splitlines()
 
     def death(self) -> str:
-        """Say how the machine went off."""
+        """Return how the machine ended."""
         panics = (line.partition("Kernel panic - ")[2] for line in self.lines())
         why = next(filter(None, panics), "")
         return f"panicked ({why})" if why else "went off"
 
 
 class MachineError(SpoolscopeError):
-    """A machine did not come to the end of its command.
+    """A machine ended before its command did.
 
     Attributes:
-        console: The end of what its kernel, or QEMU, printed.
+        console: Last messages of its kernel, or of QEMU.
     """
 
     def __init__(self, machine: Machine, told: str, log: Log) -> None:
@@ -79,23 +80,22 @@ def run(
 ) -> Iterator[Ended]:
     """Boot a machine, run one command in it as root, and wait until it is off.
 
-    It sees the files of this machine, and keeps what it writes for itself; but for ``back``
-    all of that is gone with it, as it is with this process, whatever happens. The block that
-    follows is for ``Ended.bring``.
+    It sees the files of this machine, and its writes stay inside; all except ``back`` vanish with
+    it, and it always ends with this process. The block that follows is for ``Ended.bring``.
 
     Args:
-        machine: What to boot.
-        command: Program and arguments, found and begun as here.
-        back: Absolute paths that ``Ended.bring`` is to be asked for.
+        machine: Machine to boot.
+        command: Program and arguments, looked up as in this process.
+        back: Absolute paths for later calls of ``Ended.bring``.
         disks: Images that appear as /dev/vda and so on.
-        work: Directory for what it writes, /var/tmp if none; nothing is seen there.
-        directory: Where the command begins.
-        environment: Of the command; this process's own by default.
-        out: Where its output goes, as it is printed; this process's own by default.
-        err: Where its errors go, the same.
-        terminal: The command gets this process's terminal instead.
-        scratch: What it writes goes to a disk (with ext4), not to its memory.
-        silence_s: How long a machine may say nothing before it is given up.
+        work: Directory for its unnamed disk files, /var/tmp by default.
+        directory: Working directory of the command.
+        environment: Environment of the command; by default that of this process.
+        out: Destination of its output, as it is printed; by default this process's output.
+        err: Destination of its errors, the same.
+        terminal: True if the command gets this process's terminal instead.
+        scratch: True if its writes go to a disk (with ext4), not to its memory.
+        silence_s: Longest silence of a machine before it is given up.
 
     Raises:
         MachineError: it crashed, or hung.
@@ -162,7 +162,7 @@ def _begin(
 
 
 def _disk(place: Path, begins_with: bytes = b"") -> IO[bytes]:
-    """Make a sparse disk as large as there is room; it has no name, so nothing of it stays."""
+    """Make a sparse disk as large as the free space; it has no name, so it leaves nothing."""
     file = tempfile.TemporaryFile(dir=place)  # noqa: SIM115 - closed by the caller
     file.write(begins_with)
     file.flush()
@@ -171,7 +171,7 @@ def _disk(place: Path, begins_with: bytes = b"") -> IO[bytes]:
 
 
 def _path(file: IO[bytes]) -> Path:
-    """Return a path that the programs this process starts can open."""
+    """Return a path with which child processes can open the file."""
     return Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
 
 

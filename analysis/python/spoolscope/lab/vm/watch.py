@@ -1,4 +1,4 @@
-"""Watching a machine from outside: what its command prints, and whether it lives."""
+"""Watching a machine from outside: the output of its command, and its heartbeat."""
 
 import selectors
 import socket
@@ -8,22 +8,22 @@ from contextlib import suppress
 from typing import IO
 
 GRACE_S = 60.0
-"""Given to a command that is interrupted, and to a machine that powers off."""
+"""Seconds that an interrupted command, or a machine that powers off, has to end."""
 _PIECE = 1 << 16
 
 
 class SilentError(Exception):
-    """A machine has said nothing for too long."""
+    """A machine has been silent for too long."""
 
 
 class Watch:
-    """The serial ports of a machine, from its first word to its last.
+    """The serial ports of a machine, from begin to end.
 
     Attributes:
         status: Exit status of its command; None before that has ended.
-        carried: Exit status of what carries results out; None as above.
-        began: It got as far as to begin its command.
-        interrupted: It was asked to end.
+        carried: Exit status of the transfer of results; None as above.
+        began: True if it began its command.
+        interrupted: True if it was asked to end.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Watch:
         self._words = b""
 
     def until_the_end(self) -> None:
-        """Pass on what is printed until the machine is off.
+        """Pass on the output until the machine is off.
 
         Ctrl-C is passed on, too; a second one, or one that has no effect, ends the machine.
 

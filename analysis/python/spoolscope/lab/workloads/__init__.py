@@ -1,1 +1,1 @@
-"""The loads of published comparisons of filesystems, repeated on candidates of today."""
+"""The loads of published comparisons of filesystems, repeated on today's candidates."""

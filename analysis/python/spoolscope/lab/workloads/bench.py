@@ -23,11 +23,11 @@ _FAULTS = ("major_faults", "minor_faults")
 
 
 class Life(Lifetime):
-    """The steps that programs of the system make: their faults are counted, too."""
+    """Steps made by programs of the system, with their page faults counted, too."""
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a step, as ``Lifetime`` does."""
+        """Measure a step like ``Lifetime``, with page faults."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with super().step(name):
             yield
@@ -42,22 +42,22 @@ class Life(Lifetime):
 
 @dataclass
 class Bench:
-    """A target, and what the steps of a workload on it are asked for and have found.
+    """A target, with parameters and results of the steps of a workload on it.
 
     Attributes:
         workload: Name of the workload.
         target: A mounted target.
-        life: Measures programs of the system.
-        scale: Of the original size.
-        seed: Of all that is random.
-        format: How mailboxes are kept; empty where there are none.
+        life: Measurements of programs of the system.
+        scale: Factor to the original size.
+        seed: Seed of all random numbers.
+        format: Mailbox format; empty if there are no mailboxes.
         work: Directory for reports and sources.
         kept: Directory of the run, for recordings.
-        recorder: Records a step; None records nothing.
-        show: Told the step.
-        steps: {step: what the program reported of it}.
+        recorder: Function that records a step; None records nothing.
+        show: Called with the step.
+        steps: {step: report of the program}.
         figures: {metric: value}.
-        series: {step: what its devices did over time}.
+        series: {step: throughput of its devices over time}.
     """
 
     workload: str
@@ -76,20 +76,20 @@ class Bench:
 
     @property
     def place(self) -> Path:
-        """The directory that the load has for itself."""
+        """The load's own directory."""
         return self.target.mount
 
     def prepare(self, name: str, *words: str) -> None:
-        """Let the native program do a step that only makes others possible: not recorded."""
+        """Let the native program do a preparing step, which is not recorded."""
         self._step(name, words, name, recorded=False)
 
     def step(self, name: str, *words: str, called: str = "") -> None:
         """Let the native program do a step.
 
         Args:
-            name: Of the step, as the program knows it.
-            words: More words for the program.
-            called: Its name among the results, if it is another one.
+            name: Name of the step in the program.
+            words: Further arguments for the program.
+            called: Name of the step in the results, if different.
 
         Raises:
             SpoolscopeError: the program failed.
@@ -107,7 +107,7 @@ class Bench:
         self.make(called, program, report, recorded=recorded)
 
     def make(self, step: str, program: list[str], report: Path, *, recorded: bool) -> None:
-        """Run a program, perhaps recorded, and keep what it reports of a step.
+        """Run a program, perhaps recorded, and keep its report of a step.
 
         Raises:
             SpoolscopeError: the program failed.
@@ -123,34 +123,34 @@ class Bench:
         self.keep(step, json.loads(report.read_text()))
 
     def size_words(self) -> tuple[str, ...]:
-        """Return the words that tell the native program how much is done."""
+        """Return the arguments for the native program's amount of work."""
         return "--scale", f"{self.scale:.9f}", "--seed", str(self.seed)
 
     def keep(self, step: str, report: dict[str, Any]) -> None:
-        """Keep what a step reported, and the figures that follow from it."""
+        """Keep the report of a step, and the figures that follow from it."""
         self.steps[step] = report
         name = step.replace("-", "_")
         self.figures |= figures_of(name, report)
 
     def keep_program(self, step: str) -> None:
-        """Keep the figures of a step that programs of the system made."""
+        """Keep the figures of a step made by programs of the system."""
         told = self.life.steps.get(step)
         if told is not None:
             self.figures |= _figures_of_program(step, told)
 
     def add_up(self, metric: str, *parts: str) -> None:
-        """Make a figure that is the sum of others."""
+        """Store a figure that is the sum of others."""
         self.figures[metric] = sum(self.figures[part] for part in parts)
 
     @contextmanager
     def throughput(self, step: str) -> Iterator[None]:
-        """Keep what the target's devices read and write over time while a step is made."""
+        """Keep the throughput of the target's devices over time during a step."""
         with sampled(self.target.devices()) as samples:
             yield
         self.series[step] = samples
 
     def check(self) -> None:
-        """Have its own program look at the unmounted filesystem, which changes nothing."""
+        """Check the unmounted filesystem with its own program, without changes."""
         if self.target.storage is None:
             self.life.left_out("check", "a directory is not unmounted")
             return
@@ -162,7 +162,7 @@ class Bench:
         self.keep_program("check")
 
     def umount(self) -> None:
-        """Unmount the filesystem; what it holds when all is removed is looked at before."""
+        """Unmount the filesystem, after measuring what it holds when all is removed."""
         self.life.capacity("after_removal", self.target.mount)
         if self.target.storage is None:
             self.life.left_out("umount", "a directory is not unmounted")
@@ -184,7 +184,7 @@ class Bench:
 def figures_of(step: str, report: Mapping[str, Any]) -> dict[str, float]:
     """Return the figures of a step by metric.
 
-    Programs that only feed others, as the source of a tar does, count in no sum.
+    Programs that only feed others, such as the source of a tar, are left out of sums.
     """
     used = [one for name, one in report["processes"].items() if name != PROGRAM]
     total = {key: sum(one[key] for one in used) for key in ("user_ns", "system_ns", *_FAULTS)}

@@ -1,4 +1,4 @@
-"""The workloads by name: what each repeats, what it needs, what it does in a run."""
+"""The workloads by name: published comparison, needs, and the function of a run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 FORMATS = ("maildir", "mbox")
 STAGES = (1, 2, 4, 8, 16)
-"""Deliverers of fsbench."""
+"""Numbers of deliverers of fsbench."""
 TASKS = (
     *("iso-copy", "iso-recopy", "iso-remove", "tree-copy", "tree-recopy"),
     *("list", "find", "tree-remove"),
 )
-"""Of the file server, between mount and umount."""
+"""Steps of the file server between mount and umount."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Workload:
     """A workload.
 
     Attributes:
-        name: As on the command line.
-        about: What it does, one line.
-        run: Does all of it on the target of a bench.
-        published: Name of the comparison that it repeats; empty: of none.
-        formats: How mailboxes can be kept; the first by default, none where there are none.
-        needs: What it comes to hold, by its name and scale.
-        own_tables: Shown of one that repeats no comparison.
+        name: Name on the command line.
+        about: Description, one line.
+        run: Function that runs it on the target of a bench.
+        published: Name of the comparison that it repeats, or empty.
+        formats: Mailbox formats, the first is the default; empty if there are no mailboxes.
+        needs: Function for the needed space, by name and scale.
+        own_tables: Tables of a workload that repeats no comparison.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Workload:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """What is shown of it."""
+        """The tables to show."""
         return self.comparison.tables if self.comparison else self.own_tables
 
 
@@ -87,7 +87,7 @@ def _file_server(bench: Bench) -> None:
     source.mkdir()
     words = ("--source", str(source))
     bench.prepare("source", *words)
-    images.read_all(source)  # the other disk is none that has to be waited for
+    images.read_all(source)  # so that reads from the other disk take no time
     for step in TASKS:
         bench.empty_caches()
         bench.step(step, *words)

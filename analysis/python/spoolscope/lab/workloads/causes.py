@@ -1,4 +1,4 @@
-"""Why candidates differ under a workload: the causes of its recorded steps."""
+"""Causes of time in the recorded steps of a workload, which show why candidates differ."""
 
 from pathlib import Path
 

@@ -17,21 +17,21 @@ from spoolscope.lab.workloads.needs import Needs
 USERS = 500
 WARM_UP_S, MEASURED_S = 600.0, 1800.0
 LEAST_S = 3.0
-"""However small the scale is: connections take their time."""
+"""Least duration at any scale, as connections take time."""
 
-# A mail is delivered to a Maildir, and lies in the queue before; more a second no daemon took.
+# A mail is delivered to a Maildir, after the queue; this is the highest rate of any daemon.
 _MAILS_A_SECOND, _MAIL_BYTES = 400, 4096
 _DAEMONS_BYTES, _NAMES_A_USER = 64 << 20, 20
 
 
 def needs(_name: str, scale: float) -> Needs:
-    """Return room for as many mails as come at the most, none of which is fetched."""
+    """Return room for the largest possible number of mails, none of them fetched."""
     mails = round((_warm_up_s(scale) + _measured_s(scale)) * _MAILS_A_SECOND)
     return Needs(mails * _MAIL_BYTES + _DAEMONS_BYTES, mails + USERS * _NAMES_A_USER)
 
 
 def postfix_with(server: str) -> Callable[[Bench], None]:
-    """Return the load of Postfix with a server of POP3."""
+    """Return the load of Postfix with a POP3 server."""
 
     def run(bench: Bench) -> None:
         setup, _ = setup_of(server, bench.format or None, USERS)
@@ -57,7 +57,7 @@ def postfix_with(server: str) -> Callable[[Bench], None]:
 
 
 def figures_of(report: Mapping[str, Any], measured_s: float) -> dict[str, float]:
-    """Return the published figures: of a minute, and the share of all CPUs."""
+    """Return the figures as published: per minute, and the share of all CPUs."""
     counts, laps = report["counts"], report["laps"]
     minutes = measured_s / 60
     found = {f"{kind}_per_min": laps.get(kind, {"n": 0})["n"] / minutes for kind in ("smtp", "pop")}

@@ -1,4 +1,4 @@
-"""What the runs say: figures beside the published ones, and which claims held."""
+"""Judgement of runs: figures beside the published ones, and verdicts on claims."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ OPEN: Verdict = "not decided"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a candidate, of then and of today.
+    """A figure of a candidate, published and today's.
 
     Attributes:
-        then: As it was published, None if it was not; ``then_ratio`` its ratio to the reference.
-        rounds: Today's, of each round.
-        ratio: Of today's rounds to those of the reference in pairs; None for the reference itself.
+        then: The published figure, or None; ``then_ratio`` is its ratio to the reference.
+        rounds: Today's figure of each round.
+        ratio: Paired ratio of today's rounds to the reference's; None for the reference itself.
     """
 
     candidate: str
@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def now(self) -> float | None:
-        """The mean of the rounds, None if the workload had no such step."""
+        """The mean of the rounds; None if the workload had no such step."""
         return fmean(self.rounds) if self.rounds else None
 
     def to_json(self) -> dict[str, Any]:
@@ -59,13 +59,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what became of it.
+    """A claim and the verdict on it.
 
     Attributes:
-        n: Rounds that it was judged by, the fewest of its pairs.
-        why: What decided it, or what is missing, in a few words.
-        ratios: The ratio left / right of each pair, None for those that cannot be told.
-        missing: Candidates that it is about and that were not run.
+        n: Number of rounds for the verdict, the fewest of its pairs.
+        why: Reason for the verdict, or what is missing, in a few words.
+        ratios: The ratio left / right of each pair, None if unknown.
+        missing: Its candidates that were not run.
     """
 
     claim: Claim
@@ -112,7 +112,7 @@ class Results:
         self._rounds = sorted({int(row["round"]) for row in rows})
 
     def by_round(self, candidate: str, metric: str) -> list[float | None]:
-        """Return a metric of each round, None where there is none."""
+        """Return a metric of each round, None where it is missing."""
         found = (self._figures.get((candidate, number), {}) for number in self._rounds)
         return [figures.get(metric) for figures in found]
 
@@ -129,16 +129,16 @@ class Results:
         return Figure(candidate, metric, then, then_ratio, tuple(values), ratio)
 
     def figures(self, table: Table) -> list[list[Figure]]:
-        """Return a table: for each of its columns the figures of all candidates."""
+        """Return the figures of all candidates for each column of a table."""
         return [
             [self.figure(table, candidate, column.metric) for candidate in self.candidates]
             for column in table.columns
         ]
 
     def judge(self, claim: Claim) -> Judged:
-        """Say whether a claim holds in these runs.
+        """Return the verdict on a claim in these runs.
 
-        It holds if all its relations do, and does not if one does not; the intervals say so.
+        It holds if all its relations hold, and fails if one fails, by their intervals.
         """
         missing = tuple(name for name in claim.candidates if self._run_as(name) is None)
         ratios = tuple(self._ratio_of(pair) for pair in claim.pairs)
@@ -160,12 +160,12 @@ class Results:
         return Judged(claim, verdict, n, why, ratios, missing if verdict == OPEN else ())
 
     def _run_as(self, name: str) -> str | None:
-        """Return the candidate that was run for the name of a claim: itself, or on a model."""
+        """Return the candidate that was run for a name in a claim, perhaps on a device model."""
         named = (run for run in self.candidates if run == name or run.partition("@")[0] == name)
         return next(named, None)
 
     def _ratio_of(self, pair: Pair) -> Estimate | None:
-        """Return left / right of a pair, None if one of the candidates was not run."""
+        """Return left / right of a pair; None if one of the candidates was not run."""
         named = [self._run_as(candidate) for candidate, _ in (pair.left, pair.right)]
         if None in named:
             return None
@@ -181,9 +181,9 @@ class Results:
 
 
 def relation_holds(pair: Pair, ratio: Estimate) -> Verdict:
-    """Say what the interval of left / right says of a relation.
+    """Return the verdict on a relation by the interval of left / right.
 
-    A difference under ``MINIMUM_EFFECT`` is none, and too few rounds decide nothing.
+    A difference below ``MINIMUM_EFFECT`` counts as none, and too few rounds decide nothing.
     """
     if ratio.low is None or ratio.high is None or ratio.n < MINIMUM_ROUNDS:
         return OPEN

@@ -1,4 +1,4 @@
-"""Calling the native program that makes the loads."""
+"""Calls of the native program that makes the loads."""
 
 import subprocess
 
@@ -9,16 +9,16 @@ PROGRAM = "spoolscope-workload"
 
 
 def command(*words: str) -> list[str]:
-    """Return the words that start it.
+    """Return the command that starts it.
 
     Raises:
-        SpoolscopeError: it is not there.
+        SpoolscopeError: the program is missing.
     """
     return [str(find_binary(PROGRAM)), *words]
 
 
 def call(words: list[str]) -> str:
-    """Run it, and return what it printed.
+    """Run a command, and return its output.
 
     Raises:
         SpoolscopeError: it failed; the message is its own.

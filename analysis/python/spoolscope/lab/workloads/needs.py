@@ -1,4 +1,4 @@
-"""The room that a workload takes."""
+"""The space that a workload needs."""
 
 import json
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from spoolscope.lab.workloads.native import call, command
 
 @dataclass(frozen=True)
 class Needs:
-    """What a workload comes to hold at the most.
+    """The most that a workload holds at any time.
 
     Attributes:
-        bytes: Contents of files.
-        names: Files and directories.
-        source_bytes: What it reads from elsewhere, in the directory for images.
+        bytes: Bytes of file content.
+        names: Number of files and directories.
+        source_bytes: Size of its source data, in the directory for images.
     """
 
     bytes: int
@@ -22,7 +22,7 @@ class Needs:
 
 
 def native_needs(name: str, scale: float) -> Needs:
-    """Return what a workload of the native program needs, by its own word.
+    """Return the needs of a workload as the native program reports them.
 
     Raises:
         SpoolscopeError: the program is missing, or failed.

@@ -1,4 +1,4 @@
-"""What the published comparisons measured and said: ``comparisons.toml``."""
+"""Figures and claims of the published comparisons, from ``comparisons.toml``."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Relation = Literal["less", "alike"]
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of a table: which metric, what it is called, its unit."""
+    """A column of a table: metric, name and unit."""
 
     metric: str
     title: str
@@ -20,7 +20,7 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """What stands over its figures."""
+        """The heading of the column."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
@@ -29,8 +29,8 @@ class Table:
     """A published table.
 
     Attributes:
-        title: What it is of.
-        columns: Its figures, in order.
+        title: Its subject.
+        columns: Its columns, in order.
         rows: {candidate: {metric: value}}; a figure that was not published is left out.
     """
 
@@ -41,12 +41,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Pair:
-    """A relation that a claim says two figures have.
+    """A claimed relation of two figures.
 
     Attributes:
         left: Candidate and metric; ``right`` likewise.
-        relation: less: left is less than right; alike: they are about equal.
-        times: By how much at least (less), or at most (alike).
+        relation: "less": left is less than right; "alike": they are about equal.
+        times: Least factor (less), or largest factor (alike).
     """
 
     left: tuple[str, str]
@@ -57,10 +57,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a comparison, and what it says about its figures.
+    """A sentence of a comparison, and the relations that it claims.
 
     Attributes:
-        least_scale: At a smaller one nothing refutes it: it is about how large something is.
+        least_scale: At a smaller scale it cannot be refuted, as it is about sizes.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Claim:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The candidates that it is about."""
+        """The candidates of the claim."""
         named = (side[0] for pair in self.pairs for side in (pair.left, pair.right))
         return tuple(dict.fromkeys(named))
 
@@ -80,12 +80,12 @@ class Comparison:
 
     Attributes:
         name: C2004 and so on.
-        year: When it was published.
-        about: What was compared, in a few words.
-        machine: On what.
-        source: Where it was published.
-        differs: How the load here differs from the published one, one sentence each.
-        like: {candidate without the published options: the row it is held beside}.
+        year: Year of publication.
+        about: Its subject, in a few words.
+        machine: The machine used.
+        source: Place of publication.
+        differs: Sentences on differences between the load here and the published one.
+        like: {candidate without the published options: the row that it is compared with}.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Comparison:
         return found if found in rows else None
 
     def value(self, table: Table, candidate: str, metric: str) -> float | None:
-        """Return a published figure of the row of a table that a candidate is held beside."""
+        """Return a published figure of the row of a table that a candidate is compared with."""
         row = self.row_of(candidate)
         return table.rows.get(row, {}).get(metric) if row else None
 

@@ -1,4 +1,4 @@
-"""The files of a workload's results, and what of them goes to --json."""
+"""The files of a workload's results, and the object for --json."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,13 +29,13 @@ SERIES_SCHEMA = pa.schema(
         ("written_bytes", pa.int64()),
     ]
 )
-"""Bytes are those since the step began."""
-# Of a run, told in its run.json only.
+"""Schema of throughput.parquet; bytes are counted from the begin of the step."""
+# Fields of a run that are only in its run.json.
 _AT_LENGTH = ("steps", "life", "throughput")
 
 
 def to_json(asked: Asked, results: Results, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return ``results.json``: what was asked for, figures beside the published ones, claims."""
+    """Return ``results.json``: parameters, figures beside the published ones, claims."""
     comparison = results.comparison
     return {
         "schema": "spoolscope/workload",
@@ -69,7 +69,7 @@ def to_json(asked: Asked, results: Results, rows: Sequence[Row]) -> dict[str, An
 def write(out: Path, value: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write ``results.json`` and ``results.parquet``, a row for each metric of each run.
 
-    With a step whose throughput was watched, ``throughput.parquet``, too, a row for each instant.
+    If the throughput of a step was sampled, write ``throughput.parquet``, too, a row per sample.
     """
     figures = [
         {**_of_run(row), "metric": metric, "value": float(value)}

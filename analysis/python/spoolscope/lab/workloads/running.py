@@ -27,26 +27,26 @@ from spoolscope.traces.phases import Phases, Progress, unseen
 
 RUN = "run.json"
 MIB = 1 << 20
-# An inode is of some use for other things, too.
+# Factor for inodes that are used otherwise.
 SPARE_NAMES = 1.3
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be done.
+    """Parameters of the runs.
 
     Attributes:
-        workload: What.
-        candidates: Where.
+        workload: The workload.
+        candidates: The candidates.
         out: Directory for the results; must not exist or be empty.
-        scale: Of the original size.
-        rounds: How often each candidate has its turn.
-        seed: Of all that is random: of the load, and of the order within a round.
-        format: How mailboxes are kept; empty: as the workload does by default.
-        work: Directory for images; the output directory if not given.
-        device_model: What candidates lie on that name no model; empty: on images as they are.
-        recorder: Records each step; None records nothing.
-        player: Plays device models.
+        scale: Factor to the original size.
+        rounds: Number of rounds; each has one run of each candidate.
+        seed: Seed of all random numbers, of the load and of the order within a round.
+        format: Mailbox format; empty is the workload's default.
+        work: Directory for images, by default the output directory.
+        device_model: Device model for candidates that name none; empty for plain images.
+        recorder: Function that records each step; None records nothing.
+        player: Player of device models.
     """
 
     workload: Workload
@@ -63,7 +63,7 @@ class Asked:
 
     @property
     def mailboxes(self) -> str:
-        """How mailboxes are kept; empty where there are none."""
+        """The mailbox format; empty if there are no mailboxes."""
         return self.format or next(iter(self.workload.formats), "")
 
 
@@ -76,10 +76,10 @@ def run_all(
     """Run a workload on every candidate; return one row per run, as ``run.json`` has it.
 
     Args:
-        asked: What to do.
-        progress: Told what is being done.
-        tell: Told how long each run took.
-        keep: Given all rows so far after each run, so that an interruption takes none away.
+        asked: The parameters.
+        progress: Called with the current phase.
+        tell: Called with the duration of each run.
+        keep: Called with all rows after each run, so that an interruption loses none.
 
     Raises:
         SpoolscopeError: a candidate cannot be used, there is no room, or a run failed.
@@ -112,15 +112,15 @@ def run_all(
 
 
 def image_size(needs: Needs) -> int:
-    """Return the bytes of the images of a workload."""
+    """Return the size of the images of a workload, bytes."""
     return image_bytes(needs.bytes, round(needs.names * SPARE_NAMES))
 
 
 def check_room(chosen: Sequence[Candidate], asked: Asked, needs: Needs) -> None:
-    """Make sure before the first run that there is room for all of it.
+    """Make sure before the first run that there is space for all runs.
 
     Raises:
-        SpoolscopeError: there is not; it says how much is needed.
+        SpoolscopeError: there is too little; the message has the needed amount.
     """
     size = image_size(needs)
     grown = [
@@ -173,7 +173,7 @@ def _run_once(
     with prepared(candidate, work, image_size(needs), life=life, player=asked.player) as target:
         life.capacity("after_mkfs", target.mount)
         if candidate.model:
-            target.cool()  # from when on the model is played
+            target.cool()  # the model is played from here on
         bench = Bench(
             workload=asked.workload.name,
             target=target,
@@ -199,7 +199,7 @@ def _run_once(
 
 
 def _host(work: Path) -> dict[str, Any]:
-    """Return what a run shares the machine with, and what images lie on."""
+    """Return facts on the machine, and the filesystem below the images."""
     return {
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],

@@ -14,11 +14,11 @@ EVERY_S = 0.25
 
 @dataclass(frozen=True)
 class Sample:
-    """What devices have done by an instant since the first.
+    """Bytes transferred by devices since the first sample.
 
     Attributes:
-        at_ns: Since the first sample.
-        read_bytes: Together; likewise ``written_bytes``.
+        at_ns: Time since the first sample.
+        read_bytes: Sum over the devices; likewise ``written_bytes``.
     """
 
     at_ns: int
@@ -28,9 +28,9 @@ class Sample:
 
 @contextmanager
 def sampled(devices: Sequence[Path], every_s: float = EVERY_S) -> Iterator[list[Sample]]:
-    """Look at the counters of devices until the block ends; the list is filled meanwhile.
+    """Sample the counters of devices into the list until the block ends.
 
-    Devices are held: a loop device, with its counters, would go with the mount.
+    The devices are kept open: a loop device, with its counters, would vanish with the mount.
     """
     samples: list[Sample] = []
     with ExitStack() as held:

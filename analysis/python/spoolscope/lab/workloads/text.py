@@ -1,4 +1,4 @@
-"""What a terminal shows of a workload's results."""
+"""A workload's results for a terminal."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ NAME, WIDTH = 26, 80
 
 
 def lines(asked: Asked, results: Results, kernel: str) -> Iterator[str]:
-    """Yield the tables, each figure beside the published one, and what became of the claims."""
+    """Yield the tables, each figure beside the published one, and the verdicts on claims."""
     comparison = results.comparison
     rounds = f"{asked.rounds} round{'s' if asked.rounds > 1 else ''}"
     kept = f", {asked.mailboxes}" if asked.workload.formats else ""
@@ -47,7 +47,7 @@ def _short(value: float) -> str:
 
 
 def _worth_showing(tables: Sequence[Table], results: Results) -> Sequence[Table]:
-    """Return the tables with a row that some candidate is held beside; all if there is none."""
+    """Return the tables with a row for some candidate; all tables if there is none."""
     comparison = results.comparison
     rows = {comparison and comparison.row_of(candidate) for candidate in results.candidates}
     return [table for table in tables if rows & set(table.rows)] or tables

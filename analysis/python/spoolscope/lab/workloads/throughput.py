@@ -9,11 +9,11 @@ PARTS = 10
 
 
 def mb_per_s(samples: Sequence[Mapping[str, int]], parts: int = PARTS) -> list[float]:
-    """Return MB read and written a second in equal parts of a step's time.
+    """Return MB read and written per second in equal parts of a step's time.
 
     Args:
         samples: ``at_ns``, ``read_bytes`` and ``written_bytes`` since the begin of the step.
-        parts: How many.
+        parts: Number of parts.
     """
     at = np.array([one["at_ns"] for one in samples], np.float64)
     moved = np.array([one["read_bytes"] + one["written_bytes"] for one in samples], np.float64)

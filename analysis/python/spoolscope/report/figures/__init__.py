@@ -1,1 +1,1 @@
-"""Figures of a report: from numbers to Plotly; nothing is computed here that a user reads."""
+"""Figures of a report: from numbers to Plotly, without computing numbers for the reader."""

@@ -1,6 +1,6 @@
-"""What all figures share: layout, axes in human units, and bars of causes.
+"""Common parts of figures: layout, axes in human units, and bars of causes.
 
-Text and grid colours are set in the page, which knows whether it is dark.
+Text and grid colours are set in the page, as they depend on its light or dark mode.
 """
 
 import math
@@ -23,7 +23,7 @@ Rows = Sequence[tuple[str, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Exact:
-    """A number in a table cell: as it is read, and as a CSV file has it, in ns, bytes or pieces."""
+    """A number in a table cell: as text, and for a CSV file in ns, bytes or pieces."""
 
     text: str
     value: int
@@ -55,16 +55,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with what a reader needs beside it.
+    """A figure with its texts and its table.
 
     Attributes:
         key: Its id in the page.
-        title: What it shows.
-        finding: One sentence for those who cannot see it.
-        caption: n, method, and what is missing.
+        title: Its subject.
+        finding: One sentence for readers who cannot see it.
+        caption: n, method, and missing data.
         table: The same numbers as a table.
         plot: The Plotly figure.
-        folded: It opens on a click, and is drawn then.
+        folded: True if it is opened, and drawn, on a click.
     """
 
     key: str
@@ -77,7 +77,7 @@ class Figure:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """Labels and CSS backgrounds of what is drawn with a name; causes in their fixed order."""
+        """Labels and CSS backgrounds of named traces; causes in their fixed order."""
         inks = {
             trace.legendgroup or trace.name: (trace.name, _css(trace))
             for trace in self.plot.data

@@ -1,4 +1,4 @@
-"""Block requests: what was written, and where the time of a request goes."""
+"""Block requests: written bytes, and the time of a request by stage."""
 
 from collections.abc import Sequence
 

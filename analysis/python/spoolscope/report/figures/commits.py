@@ -1,4 +1,4 @@
-"""Commits as bars of what they were doing."""
+"""Commits as bars of their activities."""
 
 from collections.abc import Sequence
 from html import escape
@@ -37,7 +37,7 @@ def taken_apart(commits: Sequence[Commit]) -> go.Figure:
     layout(plot, ROW * len(commits) + 50)
     plot.update_layout(barmode="stack", bargap=0.25)
     plot.update_xaxes(ticksuffix=f" {unit}", rangemode="tozero")
-    # Plotly reads tags in texts of ticks, and names may have some.
+    # Plotly interprets tags in tick texts, and names may contain tags.
     names = [f"{escape(_asker(c), quote=False)}, {c.at_ns / 1e9:.2f} s" for c in commits]
     plot.update_yaxes(autorange="reversed", tickvals=places, ticktext=names)
     return plot

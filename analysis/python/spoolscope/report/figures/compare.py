@@ -22,7 +22,7 @@ _TICKS = (
 """Ticks of a log axis besides 1, from the closest to the widest set."""
 
 CLOSEST = 0.22
-"""Two ticks are at least this part of the axis apart: as wide as one is on a narrow screen."""
+"""Least distance of two ticks, as a part of the axis: the width of one on a narrow screen."""
 
 
 def forest(pairs: Sequence[Pair], reference: str, order: Sequence[str]) -> go.Figure:
@@ -58,7 +58,7 @@ WORD_COLOURS = {
     "inconclusive": GREY,
 }
 WIDEST = 100.0
-"""An axis reaches to ratios of this size; intervals beyond leave the figure."""
+"""Largest ratio on an axis; intervals may extend beyond the figure."""
 
 
 def forest_of_many(pairs: Sequence[Pair], reference: str, marked: Collection[str]) -> go.Figure:
@@ -67,7 +67,7 @@ def forest_of_many(pairs: Sequence[Pair], reference: str, marked: Collection[str
     Args:
         pairs: Every other candidate against the reference, the fastest first.
         reference: Its name.
-        marked: Candidates that keep other things after a crash: their names get a "!".
+        marked: Candidates with another durability, whose names get a "!".
     """
     plot, known = go.Figure(), [pair for pair in pairs if pair.primary.n]
     for word, colour in WORD_COLOURS.items():
@@ -134,7 +134,7 @@ def _ratio_axis(plot: go.Figure, reference: str, low: float, high: float) -> Non
 
 
 def axis_range(estimates: Sequence[Estimate]) -> tuple[float, float]:
-    """Return from where to where an axis must reach to show 1, all ratios and their intervals."""
+    """Return the range of an axis that shows 1, all ratios and their intervals."""
     ends = [
         1.0,
         *(end for e in estimates for end in (e.ratio, e.low or e.ratio, e.high or e.ratio)),
@@ -144,7 +144,7 @@ def axis_range(estimates: Sequence[Estimate]) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return the ticks of a log axis from ``low`` to ``high``: 1, and as many as stand apart."""
+    """Return the ticks of a log axis from ``low`` to ``high``: 1, and as many as have space."""
     known = next(set_ for set_ in _TICKS if set_[0] <= 1.5 * low and high <= 1.5 * set_[-1])
     apart, chosen = log10(high / low) * CLOSEST, [1.0]
     for tick in sorted(known, key=lambda tick: abs(log10(tick))):

@@ -1,4 +1,4 @@
-"""Calls in flight over time: as recorded, and in a replay."""
+"""Calls in flight over time, in the recording and in a replay."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ def in_flight(candidates: Mapping[str, InFlight], order: Sequence[str]) -> go.Fi
     """Return one line per candidate, and a broad one for the recording.
 
     Args:
-        candidates: By name the ``in_flight`` of a certificate.
+        candidates: ``in_flight`` of the certificates, by candidate.
         order: All candidates, so that each keeps its colour in every figure.
     """
     plot = go.Figure()

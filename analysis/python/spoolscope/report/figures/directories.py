@@ -1,4 +1,4 @@
-"""What finding names in directories cost, against how many names they hold."""
+"""Cost of finding names in directories, by their number of names."""
 
 from collections.abc import Mapping, Sequence
 

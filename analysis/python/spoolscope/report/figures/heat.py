@@ -12,18 +12,18 @@ from spoolscope.report.figures.base import layout, power_of_ten
 LEVEL_HEIGHT, MARK_HEIGHT, REST = 13, 22, 70
 LEAST_HEIGHT = 150
 
-# Stand-ins until the page knows whether it is dark: it has a scale of each name in its style.
+# Placeholders: the page replaces them by the scales of its style, light or dark.
 SCALES = {"heat": [[0, "#dbe9f4"], [1, "#08306b"]], "mark": [[0, "#f6e3d7"], [1, "#D55E00"]]}
 
 
 def level_name(level: int) -> str:
-    """Return from where to where the lengths of calls of a level go."""
+    """Return the range of lengths of calls of a level."""
     low, high = (10 ** ((level + k) / LEVELS_A_DECADE) for k in (0, 1))
     return f"{duration(low)} to {duration(high)}"
 
 
 def heat_map(bins: Bins) -> go.Figure:
-    """Return the calls by length and time (colour: their number, log), and what marks the time."""
+    """Return calls by length and time (colour: their number, log), with the marks below."""
     of_levels = max(LEAST_HEIGHT, LEVEL_HEIGHT * len(bins.levels))
     of_marks = MARK_HEIGHT * max(len(bins.marks), 1)
     plot = make_subplots(
@@ -36,7 +36,7 @@ def heat_map(bins: Bins) -> go.Figure:
     width = bins.bin_ns / 1e9
     at = {"x0": width / 2, "dx": width}
     plot.add_trace(_levels(bins, at), row=1, col=1)
-    # Nothing of a heat map can be selected: these invisible points make it possible to brush.
+    # A heat map cannot be selected: these invisible points make brushing possible.
     middle = level_name(bins.levels[len(bins.levels) // 2]) if bins.levels else ""
     plot.add_trace(
         go.Scatter(

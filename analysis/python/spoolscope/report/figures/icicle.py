@@ -12,7 +12,7 @@ from spoolscope.report.palette import CAUSE_INKS, GREY, Ink
 
 HEIGHT = 520
 PLAIN = "#9aa4af"
-"""Stands for the colour of the page, which knows whether it is dark."""
+"""Placeholder for the page's colour, which depends on light or dark mode."""
 BLACK, WHITE = "#111111", "#ffffff"
 
 
@@ -69,7 +69,7 @@ def _ink(node: Node) -> Ink | None:
 
 
 def _text(ink: Ink | None) -> str:
-    """Return black or white, whichever is further from the ink."""
+    """Return black or white, the one with more contrast to the ink; ``PLAIN`` without an ink."""
     if ink is None:
         return PLAIN
     red, green, blue = (int(ink.colour[at : at + 2], 16) for at in (1, 3, 5))

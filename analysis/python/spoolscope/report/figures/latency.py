@@ -1,4 +1,4 @@
-"""How long calls took: the share that took longer than a given time."""
+"""Tails of latencies: the share of calls that took longer than a given time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from spoolscope.report.palette import CANDIDATE_COLOURS, CANDIDATE_DASHES
 COLUMNS = 3
 PANEL_HEIGHT = 220
 POINTS = 2000
-"""A panel has at most so many points, whatever the number of its lines."""
+"""Most points of a panel, over all its lines."""
 _SHARES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 
 
@@ -47,20 +47,20 @@ def tails(candidates: Mapping[str, Sequence[Curve]]) -> go.Figure:
 
 
 def _line(curve: Curve, name: str, number: int, most: int) -> go.Scatter:
-    """Draw 1 - F, at most so many points; the largest value has no share above it."""
+    """Return a line of 1 - F with at most ``most`` points, without the largest value (share 0)."""
     slower = [max(0.0, 1 - share) for share in curve.share]
     points = [(x, y) for x, y in zip(curve.x_ns, slower, strict=True) if x > 0 and y > 0]
     points = points[:: max(1, -(-len(points) // most))] + points[-1:]
     return go.Scatter(
         x=[x for x, _ in points],
-        # More digits are not seen, and are most of a page's bytes.
+        # More digits would be invisible, and most of the page's bytes.
         y=[float(f"{y:.4g}") for _, y in points],
         mode="lines",
         name=name,
         legendgroup=name,
         line={
             "color": CANDIDATE_COLOURS[number % len(CANDIDATE_COLOURS)],
-            # Those whose colour is taken already are dashed otherwise.
+            # A line whose colour is already used gets another dash.
             "dash": CANDIDATE_DASHES[
                 (number + number // len(CANDIDATE_COLOURS)) % len(CANDIDATE_DASHES)
             ],

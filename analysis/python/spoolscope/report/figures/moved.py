@@ -1,4 +1,4 @@
-"""What moved between two recordings: differences with their intervals."""
+"""Differences between two recordings, with their intervals."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ from spoolscope.report.palette import GREEN, GREY, VERMILLION
 
 
 def differences(parts: Sequence[tuple[str, Part]]) -> go.Figure:
-    """Return a row for each part, given with its label: right of 0 the time of a call grew."""
+    """Return a row for each labelled part; right of 0 the time of a call grew."""
     plot = go.Figure()
     widest = max((max(map(abs, _ends(part))) for _, part in parts), default=1.0)
     scale, unit = seconds_axis(widest)

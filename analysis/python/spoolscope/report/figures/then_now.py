@@ -16,8 +16,8 @@ def then_and_now(table: Mapping[str, Any], year: int, reference: str) -> go.Figu
 
     Args:
         table: One of ``tables`` in the object that ``lab workload --json`` prints.
-        year: Of the published comparison.
-        reference: The candidate to which all is a ratio; it has no row.
+        year: Year of the published comparison.
+        reference: The candidate to which all ratios refer; it has no row.
     """
     titles = {column["metric"]: column["title"] for column in table["columns"]}
     shown = [

@@ -1,4 +1,4 @@
-"""Block requests: times in queue and device, sizes, order, what was written, and their stages."""
+"""Block requests: times in queue and device, sizes, order, kinds of writes, and stages."""
 
 from spoolscope.analysis.block_io import (
     AWAITED,
@@ -20,16 +20,16 @@ from spoolscope.report.page import Figure, Section, Table, TableBlock
 
 anchor = "block-io"
 DEVICES = 7
-"""As many devices have a line in the figure."""
+"""Most devices with a line in the figure."""
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace has block requests."""
+    """Return True if a trace has block requests."""
     return bool(_reports(page))
 
 
 def make(page: Inputs) -> Section:
-    """Block requests, as far as the block tables know them."""
+    """Lay out the section."""
     reports = _reports(page)
     blocks: list[Figure | TableBlock] = [_written(reports)]
     if any(report.curves for report in reports.values()):
@@ -126,7 +126,7 @@ def _on(reports: dict[str, BlockReport], name: str, device: str) -> str:
 
 
 def _slowest(name: str, report: BlockReport) -> str:
-    """Say which kind of request had the devices on top for most of the time."""
+    """Return the kind of request that took most time on the topmost devices."""
     if not report.top:
         return f"{name}: no request."
     most = max(report.top, key=lambda one: one.queue_ns + one.device_ns)

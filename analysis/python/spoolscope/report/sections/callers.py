@@ -15,12 +15,12 @@ SHOWN = 15
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 
 def make(page: Inputs) -> Section:
-    """Time by the callers that spent it."""
+    """Lay out the time by caller."""
     blocks = [block for name, study in page.studies.items() for block in _blocks(name, study)]
     intro = (
         "The same time, by its callers. What one of them spends is not what another waits for: "

@@ -1,4 +1,4 @@
-"""Time by call and cause."""
+"""The section on time by call and cause."""
 
 from spoolscope.analysis.causes import charged
 from spoolscope.report.figures import causes as cause_figures
@@ -10,12 +10,12 @@ TOP_CALLS = 10
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 
 def make(page: Inputs) -> Section:
-    """Time by call and cause."""
+    """Lay out time by call and cause."""
     studies = page.studies
     top = _largest(studies)
     groups = [

@@ -31,12 +31,12 @@ LOOPS = {
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a run of the replay has a certificate."""
+    """Return True if a run of the replay has a certificate."""
     return bool(_certificates(page))
 
 
 def make(page: Inputs) -> Section:
-    """The certificates of the chosen candidates, in their order."""
+    """Lay out the certificates of the chosen candidates, in their order."""
     found = _certificates(page)
     blocks: list[Figure | TableBlock] = []
     for certificate in found:

@@ -1,4 +1,4 @@
-"""Commits: what they did, who caused them, who waited."""
+"""Commits: activities, triggers, and waits for them."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,12 @@ _COST = [">commits", ">commit time", ">own wait", ">others' wait", ">others' wai
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 
 def make(page: Inputs) -> Section:
-    """Commits and who is to blame for them."""
+    """Lay out commits and their triggers."""
     studies = page.studies
     blocks: list[Figure | TableBlock] = [_kinds(studies)]
     if parts := [row for name, study in studies.items() for row in _part_rows(name, study)]:

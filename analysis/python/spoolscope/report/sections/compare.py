@@ -13,7 +13,7 @@ from spoolscope.report.page import Figure, Section, Table, TableBlock
 
 anchor = "compare"
 MANY = 3
-"""With more candidates than so many beside the reference, figures show the primary metric alone."""
+"""Number of candidates beside the reference above which figures show only the primary metric."""
 METHODS = {
     "paired-t": "95 % t-interval over paired rounds",
     "within-run": "within-run bootstrap over time blocks of at least 1 s",
@@ -22,7 +22,7 @@ METHODS = {
 
 
 def applies(page: Inputs) -> bool:
-    """Whether there is a candidate beside the reference."""
+    """Return True if there is a candidate beside the reference."""
     return page.found is not None and bool(page.found.pairs)
 
 

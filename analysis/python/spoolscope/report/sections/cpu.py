@@ -1,4 +1,4 @@
-"""The section on the CPU: what calls did while they ran, by samples."""
+"""The section on CPU time of calls, by samples."""
 
 from spoolscope.analysis.cpu import CPU_CLASSES, CpuReport
 from spoolscope.analysis.wording import count, duration
@@ -9,12 +9,12 @@ anchor = "cpu"
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace has samples."""
+    """Return True if a trace has samples."""
     return bool(_sampled(page))
 
 
 def make(page: Inputs) -> Section:
-    """What calls did on the CPU."""
+    """Lay out the CPU time of calls by class."""
     sampled = _sampled(page)
     rows = [row for name, cpu in sampled.items() for row in _rows(name, cpu)]
     intro = " ".join(f"{name}: {_agreement(cpu)}" for name, cpu in sampled.items())

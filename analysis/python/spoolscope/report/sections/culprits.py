@@ -11,7 +11,7 @@ SHOWN = 15
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 

@@ -1,4 +1,4 @@
-"""What is needed to do it again."""
+"""The section with all conditions needed for a repetition."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +18,12 @@ anchor = "environment"
 
 
 def applies(page: Inputs) -> bool:  # noqa: ARG001
-    """Every page has it."""
+    """Return True: every page has this section."""
     return True
 
 
 def make(page: Inputs) -> Section:
-    """The conditions of the replay, and of each recording."""
+    """Lay out the conditions of the replay, and of each recording."""
     if page.found is None:
         rows = [["trace", str(study.explanation.trace)] for study in page.studies.values()]
     else:
@@ -36,7 +36,7 @@ def make(page: Inputs) -> Section:
 
 
 def _recording_rows(name: str, study: Study, *, mounts: bool) -> list[list[str]]:
-    """Return the rows of a trace; mount points of a replay existed for its time alone."""
+    """Return the rows of a trace; without mount points for a replay, whose mounts are temporary."""
     meta = study.explanation.meta
     cpus = meta.get("cpus") or "?"
     rows = [
@@ -59,7 +59,7 @@ def _spool(spool: Mapping[str, Any], *, mounts: bool) -> str:
 
 
 def environment_rows(found: Comparison) -> list[list[str]]:
-    """Return what is needed to do the replay again."""
+    """Return rows of the conditions for repeating the replay."""
     header = found.replay.header
     rows = [["replayed trace", Path(header.trace).name],
             ["pace", header.pace],
@@ -92,7 +92,7 @@ def _known(value: int | None) -> str:
 
 
 def _made_on(run: RunResult) -> str:
-    """Say what kind of disk a filesystem was made on, and its journal if that lies apart."""
+    """Return the kind of disk of a filesystem, and of its journal if that is separate."""
     journal = f"{run.journal_bytes / 2**20:,.0f} MiB" if run.journal_bytes else ""
     devices = [_disk(device) for device in run.devices]
     if not devices:
@@ -114,7 +114,7 @@ def _disk(device: Disk) -> str:
 
 
 def _aged(age: Age | None) -> str:
-    """Say how old a filesystem was made and how much it is in pieces, as FIEMAP shows it."""
+    """Return the ageing of a filesystem, and its fragmentation by FIEMAP."""
     if not age:
         return "not aged"
     made, free, kept, probe = (

@@ -1,4 +1,4 @@
-"""How true the replay was."""
+"""The section on the fidelity of the replay."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,16 +15,16 @@ from spoolscope.traces.results import Root
 
 anchor = "fidelity"
 CURVES = 7
-"""Candidates that are drawn."""
+"""Most candidates with a line in the figure."""
 
 
 def applies(page: Inputs) -> bool:
-    """Whether the page is of a replay."""
+    """Return True if the page is about a replay."""
     return page.found is not None
 
 
 def make(page: Inputs) -> Section:
-    """How true the replay was."""
+    """Lay out the fidelity of the replay."""
     found = page.comparison
     rows = [_fidelity_row(name, c) for name, c in found.candidates.items()]
     blocks: list[Figure | TableBlock] = [
@@ -52,7 +52,7 @@ def make(page: Inputs) -> Section:
 
 
 def _lateness(found: Comparison) -> Figure | None:
-    """Return how late calls began in the first round; None where no time was kept."""
+    """Return the lateness of calls in the first round; None if no pace was kept."""
     first = {run.candidate: run for run in reversed(found.replay.runs)}
     curves = {name: lateness(first[name]) for name in list(found.candidates)[:CURVES]}
     curves = {name: curve for name, curve in curves.items() if curve}
@@ -72,7 +72,7 @@ def _lateness(found: Comparison) -> Figure | None:
 
 
 def _latest(curves: Mapping[str, Sequence[Curve]]) -> str:
-    """Say how late one call in a hundred was, by the machine, where that is most."""
+    """Return the largest p99 of lateness by the machine, in a sentence."""
     late = {
         name: over(curve, 0.99)
         for name, found in curves.items()

@@ -1,4 +1,4 @@
-"""Time by kind of file, the hot directories, and what lookups in directories cost."""
+"""Time by kind of file, the hot directories, and the cost of lookups in directories."""
 
 from spoolscope.analysis.causes import CAUSES, charged
 from spoolscope.analysis.lookups import FEW_SAMPLES, INDEX, LookupCost, worth_saying
@@ -15,7 +15,7 @@ TOP_CLASSES = 12
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 
@@ -70,7 +70,7 @@ def _directories(name: str, study: Study) -> TableBlock:
 
 
 def _lookups(studies: Studies) -> Figure | TableBlock:
-    """Return what lookups cost: drawn, if it is known how many names directories hold."""
+    """Return the cost of lookups, as a figure if the directories' numbers of names are known."""
     known = {
         name: [cost for cost in study.explanation.lookups if not cost.guessed]
         for name, study in studies.items()

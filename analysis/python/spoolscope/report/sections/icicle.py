@@ -12,7 +12,7 @@ anchor = "where"
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace with calls was studied."""
+    """Return True if a trace with calls was studied."""
     return any(study.tree for study in page.studies.values())
 
 

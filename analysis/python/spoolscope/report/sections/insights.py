@@ -1,4 +1,4 @@
-"""What makes calls slow, what to try, and what that costs."""
+"""The section on insights: why calls are slow, what to try, and what that costs."""
 
 from markupsafe import Markup
 
@@ -11,12 +11,12 @@ anchor = "insights"
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a rule has found something in a trace."""
+    """Return True if there is an insight on a trace."""
     return any(study.explanation.insights for study in page.studies.values())
 
 
 def make(page: Inputs) -> Section:
-    """A table for each trace, the longest time at stake first."""
+    """Lay out a table for each trace, the longest time at stake first."""
     blocks = [
         _table(name, study.explanation.insights)
         for name, study in page.studies.items()
@@ -45,6 +45,6 @@ def _table(name: str, insights: list[Insight]) -> TableBlock:
 
 
 def _link(insight: Insight) -> str:
-    """Return the code of the rule, and where the page shows more of it."""
+    """Return the code of the rule, with a link to the section on it."""
     link = '{code}, see <a href="#{section}">{section}</a>'
     return Markup(link).format(code=insight.code, section=insight.section)

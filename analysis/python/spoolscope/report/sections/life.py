@@ -1,4 +1,4 @@
-"""The section about the life of each candidate's filesystem, from mkfs to the removal of all."""
+"""The section on the life of each candidate's filesystem, from mkfs to the removal of all."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,12 +23,12 @@ SPACE = (
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a replay measured it."""
+    """Return True if a replay measured it."""
     return bool(_lives(page))
 
 
 def make(page: Inputs) -> Section:
-    """A table of times, one of CPU times, and one of space and writes."""
+    """Lay out a table of times, one of CPU times, and one of space and writes."""
     lives = _lives(page)
     return Section(
         anchor,
@@ -94,6 +94,6 @@ def _cell(key: str, spread: Spread | None) -> str | Ranged:
 
 
 def _numbers(keys: Sequence[str], life: Mapping[str, Spread]) -> list[str]:
-    """Return how many runs made and filled an image, and how many there are."""
+    """Return the number of runs that made and filled an image, and of all runs."""
     found = [life[key].n for key in keys if key in life]
     return [str(min(found, default=0)), str(max(found, default=0))]

@@ -1,4 +1,4 @@
-"""What was recorded, lost, and left unexplained."""
+"""The section on the quality of the recording: recorded, lost and unexplained parts."""
 
 from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.report.inputs import Inputs, Studies
@@ -8,12 +8,12 @@ anchor = "quality"
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 
 def make(page: Inputs) -> Section:
-    """What was recorded, lost, and left unexplained."""
+    """Lay out recorded, lost and unexplained parts."""
     studies = page.studies
     rows = []
     for name, study in studies.items():

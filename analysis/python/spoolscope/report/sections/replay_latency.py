@@ -10,11 +10,11 @@ from spoolscope.report.page import Figure, Section
 
 anchor = "latency"
 CURVES = 7
-"""As many candidates have a line in the figure of tails."""
+"""Most candidates with a line in the figure of tails."""
 
 
 def applies(page: Inputs) -> bool:
-    """Whether the page is of a replay."""
+    """Return True if the page is about a replay."""
     return page.found is not None
 
 

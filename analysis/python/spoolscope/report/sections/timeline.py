@@ -12,12 +12,12 @@ anchor = "timeline"
 
 
 def applies(page: Inputs) -> bool:
-    """Whether a trace was studied."""
+    """Return True if a trace was studied."""
     return bool(page.studies)
 
 
 def make(page: Inputs) -> Section:
-    """The timeline."""
+    """Lay out the timeline."""
     studies = page.studies
     lines = {name: study.timeline for name, study in studies.items()}
     busiest = {name: max(line.charged_ns, default=0) for name, line in lines.items()}

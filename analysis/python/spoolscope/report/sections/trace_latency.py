@@ -9,12 +9,12 @@ anchor = "latency"
 
 
 def applies(page: Inputs) -> bool:
-    """Whether the page is of a single trace."""
+    """Return True if the page is about a single trace."""
     return page.found is None
 
 
 def make(page: Inputs) -> Section:
-    """Latency by call, and the tails by family of calls."""
+    """Lay out latency by call, and the tails by family of calls."""
     studies = page.studies
     calls = {
         name: [call.latency for call in found.explanation.by_syscall.values()]
