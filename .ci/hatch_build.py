@@ -17,7 +17,7 @@ class NativePrograms(BuildHookInterface):
     """Adds each program of SPOOLSCOPE_NATIVE_DIR as spoolscope/bin/PROGRAM."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add them, and name the platform that they are for."""
+        """Add the programs, and set the platform tag of the wheel."""
         directory = os.environ.get("SPOOLSCOPE_NATIVE_DIR")
         if version == "editable":
             return

@@ -36,7 +36,7 @@ Plotly.toImage(JSON.parse(arguments[0]), {format: "svg", width: 820, height: arg
 
 
 def execute(source: Path) -> Any:
-    """Return the notebook of a py:percent file with what its cells gave."""
+    """Return the notebook of a py:percent file with the output of its cells."""
     notebook = jupytext.read(source)
     first = nbformat.v4.new_code_cell(
         "import plotly.io; plotly.io.renderers.default = 'plotly_mimetype'"
@@ -72,7 +72,7 @@ class Drawer:
 
 
 def outputs(cell: Any, drawer: Drawer) -> str:
-    """Return what a cell gave, as HTML."""
+    """Return the output of a cell as HTML."""
     parts: list[str] = []
     for output in cell.outputs:
         data = output.get("data", {})

@@ -1,4 +1,4 @@
-"""Write what a release is made of, as CycloneDX 1.6: `sbom.py SITE_PACKAGES OUT`.
+"""Write the bill of materials of a release, as CycloneDX 1.6: `sbom.py SITE_PACKAGES OUT`.
 
 The Python libraries are those that lie in SITE_PACKAGES, the crates those of Cargo.lock.
 """
@@ -43,7 +43,7 @@ def libraries(site: Path) -> Iterator[Component]:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the bill of materials."""
     site, out = map(Path, sys.argv[1:])
     (own,) = (found for found in distributions(path=[str(site)]) if found.name == NAME)
     bom = Bom(components=libraries(site))
