@@ -234,7 +234,8 @@ def test_freeze_refuses_what_it_cannot_freeze(spool, tmp_path):
     assert "not a recording of several traces" in refused("freeze", tmp_path)
     with recording(mount, output, "--rotate", "1h") as process:
         assert "no flight recorder" in refused("freeze", output)
-        assert "still being recorded" in refused("record", "--recover", output, "-o", "new")
+        new = tmp_path / "new"
+        assert "still being recorded" in refused("record", "--recover", output, "-o", new)
         assert "exists" in refused("record", "--spool", mount, "-o", output)
         assert "is in use: a command works" in refused(
             "record", "-f", "--spool", mount, "-o", output

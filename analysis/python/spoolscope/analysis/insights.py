@@ -52,6 +52,8 @@ class InsightRule:
         section: Anchor of the report's section that shows it.
         most: SQL for the most that can be at stake, ns, of ``cause_times``, ``call_totals`` and
             recorded tables, which are cheap: where that is too little, nothing else is made.
+        circumstance: It describes what all calls meet, a disk without time left: it stands below
+            insights that name what to change.
         of: A key of ``OF``.
         least_share: Least share of that time for an insight.
     """
@@ -67,6 +69,7 @@ class InsightRule:
     price: str
     section: str
     most: str = ""
+    circumstance: bool = False
     of: str = "calls"
     least_share: float = LEAST_SHARE
 
@@ -84,6 +87,7 @@ class Insight:
         share: The same as a part of ``share_of``, 0 to 1.
         evidence: The numbers that it rests on, by name; the name ends with the unit (n: a number).
         section: Anchor of the report's section that shows it.
+        circumstance: Of its rule.
     """
 
     code: str
@@ -99,6 +103,7 @@ class Insight:
     share_of: str
     section: str
     evidence: dict[str, Any] = field(default_factory=dict)
+    circumstance: bool = False
 
     @property
     def stake(self) -> str:
@@ -137,6 +142,8 @@ def _rule(entry: Mapping[str, Any]) -> InsightRule:
 def find_insights(work: Work, rules: Iterable[InsightRule] | None = None) -> list[Insight]:
     """Return the reasons why the shown calls are slow, the longest time at stake first.
 
+    Circumstances come last.
+
     Args:
         work: The analysis; tables that rules need are made in it.
         rules: By default the shipped ones.
@@ -144,7 +151,7 @@ def find_insights(work: Work, rules: Iterable[InsightRule] | None = None) -> lis
     found: list[Insight] = []
     for rule in insight_rules() if rules is None else rules:
         found += apply(work, rule)
-    return sorted(found, key=lambda insight: (-insight.share, insight.code))
+    return sorted(found, key=lambda insight: (insight.circumstance, -insight.share, insight.code))
 
 
 def apply(work: Work, rule: InsightRule) -> list[Insight]:
@@ -186,6 +193,7 @@ def _insight(rule: InsightRule, row: Mapping[str, Any], share: float) -> Insight
         share=share,
         share_of=OF[rule.of],
         section=rule.section,
+        circumstance=rule.circumstance,
         evidence={name: value for name, value in values.items() if name != _AT_STAKE},
     )
 

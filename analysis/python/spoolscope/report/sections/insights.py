@@ -16,7 +16,7 @@ def applies(page: Inputs) -> bool:
 
 
 def make(page: Inputs) -> Section:
-    """Lay out a table for each trace, the longest time at stake first."""
+    """Lay out a table for each trace, in the order of ``find_insights``."""
     blocks = [
         _table(name, study.explanation.insights)
         for name, study in page.studies.items()
