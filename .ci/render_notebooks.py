@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
+import platform
 import sys
+from datetime import date
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +22,7 @@ from selenium import webdriver
 TOP = Path(__file__).resolve().parents[1]
 OUT = TOP / "notebooks/rendered"
 PLOTLY = "application/vnd.plotly.v1+json"
+ASKED = ("SPOOLSCOPE_SCALE", "SPOOLSCOPE_ROUNDS", "SPOOLSCOPE_VM")
 STYLE = """
 body { max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #222;
   font: 16px/1.5 system-ui, sans-serif }
@@ -26,6 +30,7 @@ pre { padding: .6rem .8rem; overflow-x: auto; font-size: 13px; line-height: 1.35
 pre.code { background: #f3f3f1 }
 pre.out { border-left: 3px solid #0072b2; white-space: pre-wrap }
 img { max-width: 100%; height: auto }
+.made { color: #666; font-size: 13px; margin-top: 2rem }
 summary { color: #666; cursor: pointer; font-size: 13px }
 """
 DRAW = """
@@ -74,13 +79,21 @@ class Drawer:
 def outputs(cell: Any, drawer: Drawer) -> str:
     """Return the output of a cell as HTML."""
     parts: list[str] = []
+    printed = ""
     for output in cell.outputs:
         data = output.get("data", {})
-        if PLOTLY in data:
-            parts.append(drawer.svg(data[PLOTLY]))
-        elif text := output.get("text") or data.get("text/plain"):
-            parts.append(f'<pre class="out">{escape(text)}</pre>')
-    return "\n".join(parts)
+        if "text" in output:  # printed lines may come one by one
+            printed += output["text"]
+            continue
+        parts += text(printed)
+        printed = ""
+        parts += [drawer.svg(data[PLOTLY])] if PLOTLY in data else text(data.get("text/plain", ""))
+    return "\n".join([*parts, *text(printed)])
+
+
+def text(words: str) -> list[str]:
+    """Return text as a block, if there is any."""
+    return [f'<pre class="out">{escape(words)}</pre>'] if words else []
 
 
 def page(notebook: Any, drawer: Drawer) -> str:
@@ -95,7 +108,16 @@ def page(notebook: Any, drawer: Drawer) -> str:
         parts.append(f"<details><summary>code</summary>{code}</details>{outputs(cell, drawer)}")
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
     body = "\n".join(parts)
-    return f"{head}<style>{STYLE}</style>\n{body}</html>\n"
+    whole = f"{head}<style>{STYLE}</style>\n{body}\n{made()}</html>\n"
+    return whole.replace(f"{TOP}/", "")  # a path of this machine says nothing
+
+
+def made() -> str:
+    """Return when, where and how the notebook was run."""
+    asked = [f"{name}={os.environ[name]}" for name in ASKED if name in os.environ]
+    machine = f"Linux {platform.release()}, {os.cpu_count()} CPUs"
+    command = " ".join(["sudo", *asked, "make notebooks"])
+    return f"<p class=made>Run on {date.today()}, {machine}: <code>{command}</code></p>"
 
 
 def main(sources: list[str]) -> None:
