@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
 SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "postfix-dovecot"
@@ -25,6 +26,14 @@ def test_it_is_complete_and_small(sample: Trace) -> None:
     assert sample.meta["paths_unresolved"] == 0
     assert sample.meta["duration_ns"] >= 30e9
     assert sum(f.stat().st_size for f in SAMPLE.iterdir()) <= MAX_BYTES
+
+
+def test_a_trace_that_0_1_recorded_is_read_with_the_columns_of_today(sample: Trace) -> None:
+    assert sample.meta["version"] == "0.1.0"
+    for name, table in TABLES.items():
+        assert set(sample.table(name).column_names) == {column.name for column in table.columns}
+    newer = sample.table("syscalls", ["given_id"])["given_id"]
+    assert newer.null_count == len(newer) > 100_000
 
 
 def test_deliveries_imap_and_pop3_ran_with_twenty_processes_at_once(sample: Trace) -> None:

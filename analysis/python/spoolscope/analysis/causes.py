@@ -61,7 +61,7 @@ class Cause:
 
     @property
     def doing(self) -> str:
-        """What calls do in this cause, e.g. "waiting for journal commits"."""
+        """State of calls in this cause, e.g. "waiting for journal commits"."""
         return self.state or f"waiting for {self.objects}"
 
 

@@ -215,7 +215,7 @@ def grouped(
             if (group := groups.get(place)) is not None:
                 group.add(key, process, 0)
     found: dict[int, list[Group]] = {level: [] for level in (PROCESS, PROGRAM, PARENT, UNIT)}
-    # Of groups with the same charge, the one with the fewest processes is the most informative.
+    # The group with the fewest processes tells most among those with the same charge.
     for group in sorted(groups.values(), key=lambda g: (-g.charged, len(g.members), g.name)):
         found[group.level].append(group)
     return found

@@ -61,7 +61,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """What was replayed otherwise than recorded, on purpose."""
+    """Differences from the recording that were asked for."""
 
     label: str = part("In some words.")
     options: list[str] | None = part(
@@ -100,7 +100,7 @@ class Pieces:
 
 @dataclass(frozen=True, kw_only=True)
 class Age:
-    """How a filesystem was churned before the fixture was filled in."""
+    """The churning of a filesystem before the fixture was filled in."""
 
     seed: int = part("Of the churn.")
     factor: float = part("Bytes made by bytes that were free.")
@@ -120,7 +120,7 @@ class Age:
 
 @dataclass(frozen=True, kw_only=True)
 class Cached:
-    """What was in memory when the run began."""
+    """The content of memory when the run began."""
 
     why: str = part("How that is known.")
     names: int = part("Names.")
@@ -130,7 +130,7 @@ class Cached:
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance:
-    """What others did to the machine during the run."""
+    """The load of other programs on the machine during the run."""
 
     steal: float | None = part("Share of the CPUs' time that the host took.", default=None)
     foreign: float | None = part("Share that other programs had.", default=None)
@@ -278,7 +278,7 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a replay was asked for, beside candidates and pace."""
+    """The options of a replay, besides candidates and pace."""
 
     order: str = part("What a call waits for.", default="resource")
     realtime: bool = part("Tasks get real-time priority.", default=False)

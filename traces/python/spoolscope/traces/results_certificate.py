@@ -25,7 +25,7 @@ class LatePart(Quantiles):
 
 @dataclass(frozen=True, kw_only=True)
 class IdleWhen(Quantiles):
-    """How long tasks were not run although nothing was in their way."""
+    """The time in which tasks did not run although nothing was in their way."""
 
     calls: int = part("Calls of this kind.")
 
@@ -40,7 +40,7 @@ class Stall:
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness(Quantiles):
-    """How late calls were issued, and why."""
+    """The lateness of calls, and its reasons."""
 
     calls: int = part("Calls that were made.")
     over_1ms: int = part("Calls over 1 ms late.")
@@ -120,7 +120,7 @@ class InFlight:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What a run kept of the recording, and what it did not."""
+    """The faithfulness of a run to its recording."""
 
     verdict: str = part(
         "faithful: every goal that applies was met; unfaithful: one was not; untimed: no time was "

@@ -7,7 +7,7 @@ from spoolscope.traces.typed_json import part
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a step of a filesystem's life took."""
+    """The time of one step of a filesystem's life."""
 
     ns: int | None = part("Time.", "ns")
     cpu_ns: int | None = part("CPU time of the programs.", "ns", default=None)
@@ -20,7 +20,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceUse:
-    """What a step did to the device, by its own counters."""
+    """The requests of a step to the device, by the device's own counters."""
 
     read_bytes: int | None = part("Bytes read.", "bytes", default=None)
     writes: int | None = part("Write requests.", default=None)
@@ -41,7 +41,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """What statvfs says."""
+    """The sizes that statvfs returns."""
 
     total_bytes: int = part("Size.", "bytes")
     available_bytes: int = part("What a user can have.", "bytes")
@@ -58,7 +58,7 @@ class Dirty:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What the filesystem's own program found after the replay; it changed nothing."""
+    """The findings of the filesystem's own check after the replay; it changes nothing."""
 
     words: str = part("The command, without the device.")
     status: int | None = part("Its exit status.", default=None)
