@@ -22,7 +22,7 @@
 #define SPSC_STACK_FRAMES 32
 #define SPSC_COMM 16
 #define SPSC_NO_CALL 0 /* call_ns of a record made outside any traced call */
-#define SPSC_STEAL_UNTOLD (~0ULL) /* stolen_ns where the kernel does not count it */
+#define SPSC_STEAL_UNKNOWN (~0ULL) /* stolen_ns where the kernel does not count it */
 
 /* What a chunk of the capture holds. */
 enum spsc_kind {
@@ -97,7 +97,7 @@ struct spsc_syscall {
 	__u64 blocked_ns; /* switched out asleep -> woken */
 	__u64 runq_ns; /* woken -> running */
 	__u64 preempted_ns; /* switched out runnable -> running */
-	__u64 stolen_ns; /* of oncpu: the host had taken the CPU away; or SPSC_STEAL_UNTOLD */
+	__u64 stolen_ns; /* of oncpu: the host had taken the CPU away; or SPSC_STEAL_UNKNOWN */
 	__u64 seq; /* per thread, from 0, no holes unless records were lost */
 	__s64 ret; /* -errno on failure */
 	__u64 args[6]; /* as passed, offsets by pointer as they were; meaning: calls.txt */

@@ -4,6 +4,61 @@ use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../calls.txt");
 
+/// Defines an enum whose variants are words of a column of `calls.txt`. A variant without a word is
+/// none of a call.
+#[macro_export]
+macro_rules! words_of_calls {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident $($word:literal)?)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)] // the words are explained in calls.txt
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            /// The variant of a word; `None` if there is no such word.
+            pub const fn of_word(word: &[u8]) -> Option<Self> {
+                match word {
+                    $($($word => Some(Self::$variant),)?)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+words_of_calls! {
+    /// The effect of a call on what other calls find; `calls.txt` explains the words.
+    Effect {
+        None b"none"
+        Reads b"reads"
+        Writes b"writes"
+        Lists b"lists"
+        Sets b"sets"
+        Opens b"opens"
+        Closes b"closes"
+        Duplicates b"duplicates"
+        Marks b"marks"
+        Locks b"locks"
+        Maps b"maps"
+        Unmaps b"unmaps"
+        Makes b"makes"
+        Links b"links"
+        Renames b"renames"
+        Removes b"removes"
+        Mounts b"mounts"
+        Watches b"watches"
+        Enters b"enters"
+        Roots b"roots"
+        Masks b"masks"
+        Becomes b"becomes"
+        Forks b"forks"
+        Execs b"execs"
+        Exits b"exits"
+    }
+}
+
 /// One row of `calls.txt`.
 #[derive(Debug, Clone)]
 pub struct Call {
@@ -13,6 +68,12 @@ pub struct Call {
     pub name: &'static str,
     /// open, data, meta, dir, sync, lock, map, fd, task or watch.
     pub class: &'static str,
+    /// Calls of one kind are replayed alike; "-" is not replayed as it is.
+    pub kind: &'static str,
+    /// Its effect on what other calls find.
+    pub effect: Effect,
+    /// Calls of one family are shown together.
+    pub family: &'static str,
     /// Meaning of each argument, by position; the words are explained in `calls.txt`.
     pub args: Vec<&'static str>,
     /// The result is a new descriptor.
@@ -32,7 +93,46 @@ pub fn by_id(id: u16) -> Option<&'static Call> {
 }
 
 /// The names of all calls by id as a constant, for tables that are made at compile time.
-pub const NAMES: [&[u8]; count()] = names();
+pub const NAMES: [&[u8]; count()] = column(1);
+
+/// The kinds of all calls by id as a constant.
+pub const KINDS: [&[u8]; count()] = column(3);
+
+/// The effects of all calls by id. A word that has no effect is an error of compilation.
+const EFFECTS: [Effect; count()] = {
+    let (words, mut effects, mut id) = (column(4), [Effect::None; count()], 0);
+    while id < words.len() {
+        effects[id] = match Effect::of_word(words[id]) {
+            Some(effect) => effect,
+            None => panic!("calls.txt has an effect that is not in Effect"),
+        };
+        id += 1;
+    }
+    effects
+};
+
+/// Returns true if a call has an argument word, for tables that are made at compile time.
+pub const fn takes(id: usize, argument: &str) -> bool {
+    let mut rest = ARGUMENTS[id];
+    while !rest.is_empty() {
+        let (one, after) = split(rest, b' ');
+        if same(one, argument.as_bytes()) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+/// The words of the arguments of all calls by id.
+const ARGUMENTS: [&[u8]; count()] = {
+    let (lines, mut rests, mut id) = (lines(), [b"".as_slice(); count()], 0);
+    while id < lines.len() {
+        rests[id] = skip(lines[id], 6);
+        id += 1;
+    }
+    rests
+};
 
 /// The id of a call by name; for an unknown name an id that no call has.
 pub const fn id_of(name: &str) -> u16 {
@@ -73,17 +173,36 @@ const fn count() -> usize {
     n
 }
 
-const fn names() -> [&'static [u8]; count()] {
-    let mut names: [&[u8]; count()] = [b""; count()];
+const fn lines() -> [&'static [u8]; count()] {
+    let mut lines: [&[u8]; count()] = [b""; count()];
     let (mut rest, mut n) = (TEXT.as_bytes(), 0);
     while !rest.is_empty() {
         if rest[0].is_ascii_digit() {
-            names[n] = split(split(rest, b' ').1, b' ').0;
+            lines[n] = split(rest, b'\n').0;
             n += 1;
         }
         rest = split(rest, b'\n').1;
     }
-    names
+    lines
+}
+
+const fn column(at: usize) -> [&'static [u8]; count()] {
+    let (mut words, mut n) = (lines(), 0);
+    while n < words.len() {
+        words[n] = split(skip(words[n], at), b' ').0;
+        n += 1;
+    }
+    words
+}
+
+/// Skips words of a line.
+const fn skip(line: &'static [u8], words: usize) -> &'static [u8] {
+    let (mut rest, mut skipped) = (line, 0);
+    while skipped < words {
+        rest = split(rest, b' ').1;
+        skipped += 1;
+    }
+    rest
 }
 
 /// Splits a text at the first run of a byte: returns the parts before and after the run.
@@ -105,8 +224,9 @@ const fn split(text: &[u8], at: u8) -> (&[u8], &[u8]) {
 fn parse(line: &'static str) -> Option<Call> {
     let line = line.split('#').next().unwrap_or("");
     let mut words = line.split_whitespace();
-    let id = words.next()?.parse().ok()?;
-    let (name, class) = (words.next()?, words.next()?);
+    let id: u16 = words.next()?.parse().ok()?;
+    let (name, class, kind) = (words.next()?, words.next()?, words.next()?);
+    let (_effect, family) = (words.next()?, words.next()?);
     let mut args: Vec<_> = words.collect();
     let returns_fd = args.last() == Some(&"=fd");
     if returns_fd {
@@ -116,9 +236,21 @@ fn parse(line: &'static str) -> Option<Call> {
         id,
         name,
         class,
+        kind,
+        effect: EFFECTS[usize::from(id)],
+        family,
         args,
         returns_fd,
     })
+}
+
+/// The number of fchmodat2, which libc lacks on some architectures. Calls since Linux 5.1 have the
+/// same one everywhere.
+pub const FCHMODAT2: libc::c_long = 452;
+
+mod libc_numbers {
+    pub use super::FCHMODAT2 as SYS_fchmodat2;
+    pub use libc::*;
 }
 
 macro_rules! numbers {
@@ -126,10 +258,10 @@ macro_rules! numbers {
         /// The system call number on the running architecture; `None` where it does not exist.
         pub fn nr_of(name: &str) -> Option<libc::c_long> {
             match name {
-                $(stringify!($common) => Some(libc::$number),)+
+                $(stringify!($common) => Some(libc_numbers::$number),)+
                 $(
                     #[cfg(target_arch = "x86_64")]
-                    stringify!($legacy) => Some(libc::$old),
+                    stringify!($legacy) => Some(libc_numbers::$old),
                 )+
                 _ => None,
             }
@@ -168,6 +300,7 @@ numbers! {
         setresuid SYS_setresuid setresgid SYS_setresgid setfsuid SYS_setfsuid
         setfsgid SYS_setfsgid ioctl SYS_ioctl bind SYS_bind mount SYS_mount
         umount2 SYS_umount2 move_mount SYS_move_mount open_tree SYS_open_tree
+        name_to_handle_at SYS_name_to_handle_at
     }
     x86 {
         open SYS_open creat SYS_creat dup2 SYS_dup2 stat SYS_stat lstat SYS_lstat
@@ -199,6 +332,23 @@ mod tests {
         let openat = by_id(id_of("openat")).expect("openat is in the table");
         assert!(openat.returns_fd);
         assert_eq!(openat.args, ["dirfd", "path", "flags", "mode"]);
+    }
+
+    #[test]
+    fn kinds_effects_and_families_are_those_of_the_line() {
+        let shown = |name| {
+            let call = by_id(id_of(name)).expect("the call is in the table");
+            assert_eq!(KINDS[usize::from(call.id)], call.kind.as_bytes());
+            (call.kind, call.effect, call.family)
+        };
+        assert_eq!(shown("dup3"), ("dup2", Effect::Duplicates, "other"));
+        assert_eq!(shown("exit_group"), ("-", Effect::Exits, "other"));
+        assert_eq!(shown("open_tree"), ("-", Effect::Opens, "other"));
+        let [pread, write, setgid] =
+            ["pread64", "write", "setresgid"].map(|n| usize::from(id_of(n)));
+        assert!(takes(pread, "offset") && !takes(write, "offset") && !takes(write, "f"));
+        assert!(takes(setgid, "gid") && !takes(setgid, "uid"));
+        assert_eq!(shown("fsync"), ("sync", Effect::None, "sync"));
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,9 @@
 
 pub mod calls;
 pub mod disk;
+pub mod error_code;
 pub mod filesystems;
+pub mod linux;
 pub mod records;
 pub mod segment;
 pub mod text;

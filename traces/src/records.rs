@@ -160,9 +160,17 @@ records! {
     }
 }
 
+/// Magic of a capture file.
+pub const FILE_MAGIC: &[u8; 8] = b"SPOOLSEG";
+/// Magic of a plan file.
+pub const PLAN_MAGIC: &[u8; 8] = b"SPOOLPLN";
+
 macro_rules! constants {
     ($($kind:ty { $($name:ident = $value:expr),+ $(,)? })+) => {
         $($(pub const $name: $kind = $value;)+)+
+
+        /// Name and value of each constant, for `spoolscope-replay layout`.
+        pub const CONSTANTS: &[(&str, u64)] = &[$($((stringify!($name), $name as u64),)+)+];
     };
 }
 
@@ -173,7 +181,6 @@ constants! {
         VERSION = 5, CAPTURE_VERSION = 7,
         STATE_OPEN = 0xffff_ffff, STATE_CLOSED = 0, CHUNK_MAGIC = 0x4b43_5053,
     }
-    &[u8; 8] { FILE_MAGIC = b"SPOOLSEG", PLAN_MAGIC = b"SPOOLPLN" }
     u16 {
         KIND_SYSCALL = 1, KIND_SWITCH = 2, KIND_TASK = 3, KIND_JOURNAL = 4,
         KIND_BLOCK = 5, KIND_OPEN_FILE = 6, KIND_TREE = 7, KIND_STACK = 8,

@@ -419,9 +419,9 @@ mod tests {
         while at < bytes.len() {
             let mut header: ChunkHeader = bytemuck::pod_read_unaligned(&bytes[at..at + 32]);
             let body = &bytes[at + 32..at + 32 + header.stored_bytes as usize];
-            let told = std::mem::take(&mut header.crc32);
+            let stated = std::mem::take(&mut header.crc32);
             let checked = [as_bytes(&[header]), body].concat();
-            assert_eq!(crc32fast::hash(&checked), told);
+            assert_eq!(crc32fast::hash(&checked), stated);
             kinds.push(header.kind);
             at += 32 + body.len();
         }

@@ -11,7 +11,9 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 # Files that a skeleton changes or that check it; the samples are not copied.
-COPIED = ("new", "pyproject.toml", "traces/filesystems.toml", "traces/calls.txt")
+COPIED = (
+    "new", "pyproject.toml", "traces/filesystems.toml", "traces/calls.txt", "traces/src/calls.rs",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -52,6 +54,23 @@ def gates(files: list[Path]) -> None:
     for words in (["check"], ["format", "--check"]):
         done = subprocess.run([ruff, *words, *files], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
+
+
+def test_a_call(tree: Path) -> None:
+    new(tree, "call", "probeat")
+    shown = python(
+        tree,
+        "from spoolscope.traces.calls import CALLS as c;"
+        "from spoolscope.replay.whatif import HARMLESS;"
+        "dense = [one.id for one in c.values()] == [*range(len(c))];"
+        "print(dense, c['probeat'].args, 'probeat' in HARMLESS)",
+    )
+    assert shown == "True ('dirfd', 'path', 'mode', 'flags') True\n"
+    rust = (tree / "traces/src/calls.rs").read_text()
+    everywhere = rust[rust.index("everywhere {\n") : rust.index("    x86 {\n")]
+    assert everywhere.endswith("        probeat SYS_probeat\n    }\n")
+    again = subprocess.run([tree / "new", "call", "probeat"], capture_output=True, text=True)
+    assert (again.returncode, again.stderr) == (1, "new: traces/calls.txt has probeat already\n")
 
 
 def test_a_filesystem(tree: Path) -> None:
@@ -108,7 +127,8 @@ def test_nothing_is_replaced(tree: Path) -> None:
 
 def test_what_the_recipes_name_is_there() -> None:
     named = set(re.findall(r"`([\w./-]+/[\w./-]*)`", (TOP / "CONTRIBUTING.md").read_text()))
-    paths = {name for name in named if "NAME" not in name and not name.startswith(("/", "./"))}
+    made = ("/", "./", "dist/")
+    paths = {name for name in named if "NAME" not in name and not name.startswith(made)}
     bases = (TOP, TOP / "analysis/python/spoolscope", TOP / "build")
     assert len(paths) > 20
     assert [

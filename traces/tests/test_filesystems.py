@@ -51,3 +51,9 @@ def test_a_misspelt_key_is_named():
 def test_what_runs_nowhere_says_what_it_needs():
     for kind in FILESYSTEMS.values():
         assert bool(kind.kernels) != bool(kind.needs), kind.type
+
+
+def test_the_last_property_of_each_name_counts():
+    before = FILESYSTEMS["zfs"].joined(("zpool", "-o", "ashift=12", "-O", "xattr=sa"))
+    words = FILESYSTEMS["zfs"].joined((*before, "-O", "xattr=on", "-O", "ashift=12"))
+    assert words == ("zpool", "-o", "ashift=12", "-O", "xattr=on", "-O", "ashift=12")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spoolscope.traces import format as format_text
-from spoolscope.traces.parquet import ROW_GROUP, write_table
+from spoolscope.traces.parquet import ROW_GROUP, write_parts, write_table
 from spoolscope.traces.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +69,33 @@ def test_rows_come_back_sorted_with_nulls_and_symbols(tmp_path: Path) -> None:
     assert back.column("trigger_tid").null_count == 3
     assert pa.types.is_dictionary(back.schema.field("kind").type)
     assert back.schema.metadata[b"spoolscope.schema"] == b"spoolscope/1"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "groups"),
+    [
+        ((ROW_GROUP - 1, 1, 5), (ROW_GROUP, 5)),
+        ((70_000, 70_000, 262_144), (131_072, 131_072, 131_072, 8_928)),
+        ((ROW_GROUP,), (ROW_GROUP,)),
+        ((0,), (0,)),
+        ((), ()),
+    ],
+)
+def test_parts_of_any_length_become_whole_row_groups(tmp_path: Path, lengths, groups) -> None:
+    begins = np.cumsum([0, *lengths])
+    states = np.array(["nothing", "stacks"], object)
+
+    def part(begin: int, n: int) -> dict[str, object]:
+        rows = np.arange(begin, begin + n)
+        # Each part has a dictionary of its own.
+        return {"ts_ns": rows, "level": states[(rows > 100) & 1], "overhead_ppm": rows % 7}
+
+    parts = (part(begin, n) for begin, n in zip(begins.tolist(), lengths, strict=False))
+    assert write_parts(tmp_path, "sheds", parts) == sum(lengths)
+    file = pq.ParquetFile(tmp_path / "sheds.parquet")
+    found = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    assert tuple(found) == groups
+    assert file.read()["ts_ns"].to_pylist() == list(range(sum(lengths)))
 
 
 def test_file_layout_is_the_measured_one(tmp_path: Path) -> None:

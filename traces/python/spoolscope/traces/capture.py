@@ -173,8 +173,8 @@ def _open(path: Path, data: memoryview) -> Capture:
             f"{path} is a capture of version {header['version']}, this reads {VERSION}",
             remedy="use the spoolscope that recorded it",
         )
-    told, header["crc32"] = int(header["crc32"]), 0
-    if zlib.crc32(header.tobytes()) != told:
+    stated, header["crc32"] = int(header["crc32"]), 0
+    if zlib.crc32(header.tobytes()) != stated:
         raise SpoolscopeError(
             f"the first {size} bytes of {path} are damaged", remedy="copy it again, or record again"
         )
@@ -190,8 +190,8 @@ def _checked(header: Any, stored: memoryview) -> _Chunk | None:
     """Return the chunk, or None if it is cut or damaged."""
     if header["magic"] != CHUNK_MAGIC or len(stored) < header["stored_bytes"]:
         return None
-    told, header["crc32"] = int(header["crc32"]), 0
-    if zlib.crc32(stored, zlib.crc32(header.tobytes())) != told:
+    stated, header["crc32"] = int(header["crc32"]), 0
+    if zlib.crc32(stored, zlib.crc32(header.tobytes())) != stated:
         return None
     n, codec, raw_bytes = (int(header[word]) for word in ("n_records", "codec", "raw_bytes"))
     return _Chunk(n, codec, raw_bytes, stored)

@@ -44,12 +44,16 @@ class Filesystem:
         type: Type for mount -t.
         package: Debian package of its programs.
         mkfs: Program and words that every image needs; empty if nothing is formatted.
+        attach: Program and words that must run before each mount; empty if none must.
+        release: Program and words that let the devices go after each unmount.
         ends: Words at the end of mkfs, with ``{device}``.
         once: Words of mkfs of which only the last counts.
+        last: Words of mkfs with values NAME=VALUE of which the last of each name counts.
         keep: Words with which mkfs leaves blocks as they are.
         smallest_bytes: Size of the smallest device that mkfs accepts.
         mounts: Source of the mount: the path of the device, or a name.
-        fsck: Program and words that check without changing anything; empty if there is none.
+        fsck: Program and words that check without changing anything; empty if there is none. The
+            device follows, unless ``{device}`` is among them.
         journal: Words for a separate journal, None if it cannot have one.
         label: Words of mkfs before the label of the filesystem; empty if it has no label.
         lacks: Features of ``LACKING`` that it does not have.
@@ -69,8 +73,11 @@ class Filesystem:
     type: str
     package: str
     mkfs: tuple[str, ...]
+    attach: tuple[str, ...]
+    release: tuple[str, ...]
     ends: tuple[str, ...]
     once: tuple[str, ...]
+    last: tuple[str, ...]
     keep: tuple[str, ...]
     smallest_bytes: int
     mounts: str
@@ -102,19 +109,22 @@ class Filesystem:
     def joined(self, given: tuple[str, ...]) -> tuple[str, ...]:
         """Return words of mkfs in which each word of ``once`` occurs only once.
 
-        Their values are joined by commas.
+        Their values are joined by commas. Of values NAME=VALUE of a word of ``last``, the last one
+        of each name stays.
         """
         first: dict[str, int] = {}
         words: list[str] = []
         rest = iter(given)
         for word in rest:
-            value = next(rest, None) if word in self.once else None
-            if value is not None and word in first:
-                words[first[word]] += f",{value}"
+            value = next(rest, None) if word in (*self.once, *self.last) else None
+            key = word if word in self.once else f"{word} {(value or '').partition('=')[0]}"
+            if value is not None and key in first:
+                before = f"{words[first[key]]}," if word in self.once else ""
+                words[first[key]] = before + value
                 continue
             words.append(word)
             if value is not None:
-                first[word] = len(words)
+                first[key] = len(words)
                 words.append(value)
         return tuple(words)
 
@@ -152,8 +162,11 @@ def _filesystem(fstype: str, block: dict[str, Any]) -> Filesystem:
         type=fstype,
         package=text("package"),
         mkfs=words("mkfs"),
+        attach=words("attach"),
+        release=words("release"),
         ends=words("ends") or (DEVICE,),
         once=words("once"),
+        last=words("last"),
         keep=words("keep"),
         smallest_bytes=size_bytes(text("smallest", "0 MiB")),
         mounts=text("mounts", DEVICE),

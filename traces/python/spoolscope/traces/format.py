@@ -170,7 +170,7 @@ HISTORY = """\
 
 def text() -> str:
     """Return the whole of FORMAT.md."""
-    parts = [INTRO, _meta(), *(_table(t) for t in TABLES.values()), HISTORY]
+    parts = [INTRO, _meta(), *(table_text(t) for t in TABLES.values()), HISTORY]
     return "\n".join(parts)
 
 
@@ -179,7 +179,8 @@ def _meta() -> str:
     return "\n".join(["## meta.json", "", "| field | meaning |", "|---|---|", *rows, ""])
 
 
-def _table(table: Table) -> str:
+def table_text(table: Table) -> str:
+    """Return the section of FORMAT.md on a table: every column with its type, unit and meaning."""
     order = f" Rows are sorted by `{table.sorted_by}`." if table.sorted_by else ""
     head = [f"## {table.name}", "", f"One row is {table.row}.{order}", ""]
     head += ["| column | type | unit | meaning |", "|---|---|---|---|"]

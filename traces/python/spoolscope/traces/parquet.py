@@ -10,7 +10,7 @@ of them, but readers older than 2024 refuse it for integers.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,7 @@ def write_parts(
     Args:
         directory: The trace directory; ``<name>.parquet`` appears there all at once.
         name: A table of the schema.
-        parts: Columns as for write_table(). The parts must be in sorted order, and have whole row
-            groups except for the last.
+        parts: Columns as for write_table(), in sorted order; of any length.
         metadata: Key-value pairs for the file's footer.
     """
     spec = TABLES[name]
@@ -75,11 +74,36 @@ def write_parts(
         replacing(directory / f"{name}.parquet") as file,
         pq.ParquetWriter(file, schema, **options) as writer,
     ):
-        for columns in parts:
-            table = _sorted(_arrow(spec, columns), spec).cast(schema)
-            writer.write_table(table, rows_in_group)
-            rows += table.num_rows
+        for group in _groups(_tables(spec, schema, parts), rows_in_group):
+            writer.write_table(group[0], rows_in_group)
+            rows += group.pop().num_rows  # it is freed before the next group is made
     return rows
+
+
+def _tables(
+    spec: Table, schema: pa.Schema, parts: Iterable[Mapping[str, Any]]
+) -> Iterator[pa.Table]:
+    """Yield the parts as tables; none is kept while the next one is made."""
+    return (_sorted(arrow_table(spec, columns), spec).cast(schema) for columns in parts)
+
+
+def _groups(tables: Iterable[pa.Table], rows: int) -> Iterator[list[pa.Table]]:
+    """Yield the same rows in whole row groups, each alone in a list; the last may be smaller."""
+    waiting: list[pa.Table] = []
+    length, any_rows = 0, False
+    for table in tables:
+        waiting.append(table)
+        length += table.num_rows
+        any_rows |= length > 0
+        if length >= rows:
+            full = length - length % rows
+            group = [pa.concat_tables(waiting).slice(0, full).unify_dictionaries()]
+            length -= full
+            waiting = [table.slice(table.num_rows - length)] if length else []
+            del table
+            yield group
+    if waiting and (length or not any_rows):
+        yield [pa.concat_tables(waiting).unify_dictionaries()]
 
 
 def empty_table(name: str) -> pa.Table:
@@ -87,7 +111,16 @@ def empty_table(name: str) -> pa.Table:
     return TABLES[name].schema.empty_table()
 
 
-def _arrow(spec: Table, columns: Mapping[str, Any]) -> pa.Table:
+def arrow_table(spec: Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Return columns as a table with exactly the schema of ``spec``.
+
+    Args:
+        spec: The table.
+        columns: numpy or Arrow arrays of equal length by column name, as for write_table().
+
+    Raises:
+        ValueError: a column is unknown, missing or of unequal length.
+    """
     known = {c.name for c in spec.columns}
     if extra := sorted(set(columns) - known):
         raise ValueError(f"table {spec.name} has no column {', '.join(extra)}")

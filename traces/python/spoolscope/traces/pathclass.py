@@ -83,8 +83,13 @@ def mailbox_sql(column: str) -> str:
         f"WHEN regexp_matches({column}, '^(new|cur|tmp)(/|$)') THEN '' "
         f"WHEN regexp_matches({column}, '{_QUEUE}') "
         f"THEN regexp_extract({column}, '{_QUEUE}', 2) "
-        f"ELSE regexp_replace({column}, '/?[^/]*$', '') END"
+        f"ELSE {parent_sql(column)} END"
     )
+
+
+def parent_sql(column: str) -> str:
+    """Return a DuckDB expression for the directory that a path is in; "" for one at the top."""
+    return f"regexp_replace({column}, '/?[^/]*$', '')"
 
 
 def user_of(path: str) -> str | None:

@@ -25,7 +25,8 @@ from spoolscope.traces.text import decoded, escaped
 from spoolscope.traces.trace import Trace
 
 FOOTER = ("schema", "version", "kernel", "tier", "complete")
-_PIECE = re.compile(rb"[\w\x80-\xff-]{8,}")
+PIECE = re.compile(rb"[\w\x80-\xff-]{8,}")
+"""The parts of a name for which a copy is searched."""
 
 Progress = Callable[[str, float | None], None]
 
@@ -75,7 +76,7 @@ def _write(trace: Trace, work: Path, private: Private, progress: Progress) -> in
     meta["unbooked"] = private.remember() if hides_names else None
     write_meta(work, meta)
     progress("searching the copy for them", None)
-    if left := _left(Trace.open(work), _secret(private)):
+    if left := _left(Trace.open(work), secret_pieces(private)):
         raise SpoolscopeError(
             f"{len(left)} names would be left in the copy, first in {left[0]}: nothing was written",
             remedy="please report it; do not give the trace away",
@@ -117,21 +118,21 @@ def _hidden_parts(trace: Trace, table: Table, private: Private) -> Iterator[dict
         yield columns
 
 
-def _secret(private: Private) -> set[bytes]:
+def secret_pieces(private: Private) -> set[bytes]:
     """Return the pieces of names that must not occur in the copy.
 
     A name in a directory of programs is not secret, although its path is hidden.
     """
-    known = {piece for word in WORDS for piece in _PIECE.findall(word)}
+    known = {piece for word in WORDS for piece in PIECE.findall(word)}
     names = {private_part(name) for name in private.counted} | private.comms.hidden.keys()
     names |= {name for name in private.names.originals() if name[:1].isdigit()}
-    pieces = {piece for name in names for piece in _PIECE.findall(name)}
+    pieces = {piece for name in names for piece in PIECE.findall(name)}
     return {piece for piece in pieces - known - KNOWN if not piece.isdigit()}
 
 
 def _left(trace: Trace, secret: set[bytes]) -> list[str]:
     """Return the places where a piece of a hidden name still occurs."""
-    return [where for where, text in _texts(trace) if not secret.isdisjoint(_PIECE.findall(text))]
+    return [where for where, text in _texts(trace) if not secret.isdisjoint(PIECE.findall(text))]
 
 
 def _texts(trace: Trace) -> Iterator[tuple[str, bytes]]:

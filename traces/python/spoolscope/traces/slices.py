@@ -54,8 +54,8 @@ def parse_slice(text: str) -> Slice:
     if match is not None:
         from_ns, to_ns = (None if time is None else _ns(time) for time in match.group(1, 2))
         from_ns = from_ns or 0
-        told = max(from_ns, to_ns or 0) <= _LONGEST_NS
-        if told and (to_ns is None or to_ns > from_ns):
+        representable = max(from_ns, to_ns or 0) <= _LONGEST_NS
+        if representable and (to_ns is None or to_ns > from_ns):
             return Slice(from_ns, to_ns)
     raise SpoolscopeError(
         f"'{text}' is no part of a recording",

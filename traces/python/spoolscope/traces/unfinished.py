@@ -173,14 +173,14 @@ def _read(note: Path) -> Unfinished | None:
         with os.fdopen(descriptor) as file:
             if not _is_ours_alone(os.fstat(file.fileno())):
                 return None
-            told = json.load(file)
+            noted = json.load(file)
         return Unfinished(
-            Path(told["place"]),
-            int(told["inode"]),
-            told["kind"],
-            Path(told["output"]),
-            told["command"],
-            tuple(map(Path, told.get("devices", ()))),
+            Path(noted["place"]),
+            int(noted["inode"]),
+            noted["kind"],
+            Path(noted["output"]),
+            noted["command"],
+            tuple(map(Path, noted.get("devices", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,0 +1,36 @@
+"""Constants of Linux in recorded calls, once; as on x86-64 and arm64.
+
+``test_layout.py`` compares each with libc.
+"""
+
+# Type of an object in st_mode.
+S_IFMT = 0o170000
+S_IFSOCK, S_IFLNK, S_IFREG, S_IFBLK = 0o140000, 0o120000, 0o100000, 0o060000
+S_IFDIR, S_IFCHR, S_IFIFO = 0o040000, 0o020000, 0o010000
+
+# Flags of open.
+O_ACCMODE, O_RDONLY, O_WRONLY, O_RDWR = 3, 0, 1, 2
+O_CREAT, O_EXCL, O_TRUNC, O_APPEND = 0o100, 0o200, 0o1000, 0o2000
+O_NONBLOCK, O_DIRECT, O_DIRECTORY, O_NOFOLLOW = 0o4000, 0o40000, 0o200000, 0o400000
+O_CLOEXEC, O_PATH, O_TMPFILE = 0o2000000, 0o10000000, 0o20200000
+
+# Directories and flags of calls whose names end in "at".
+AT_FDCWD = -100
+AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_EMPTY_PATH = 0x100, 0x200, 0x400, 0x1000
+RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4
+CLOSE_RANGE_CLOEXEC = 4
+
+# Commands of fcntl, and kinds of its locks.
+F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL = range(5)
+F_GETLK, F_SETLK, F_SETLKW = 5, 6, 7
+F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW = 36, 37, 38
+F_SETLEASE, F_GETLEASE, F_DUPFD_CLOEXEC = 1024, 1025, 1030
+F_RDLCK, F_WRLCK, F_UNLCK = range(3)
+DUPLICATES = (F_DUPFD, F_DUPFD_CLOEXEC)
+"""Commands of fcntl whose result is a new descriptor."""
+FCNTL_LOCKS = (F_GETLK, F_SETLK, F_SETLKW, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW)
+"""Commands of fcntl that take a struct flock."""
+
+LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
+SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE = range(5)

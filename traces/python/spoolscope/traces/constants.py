@@ -1,0 +1,202 @@
+"""The enumerators of ``include/*.h``, without their prefix SPSC_; the headers say what each means.
+
+``test_layout.py`` compares each with C and with Rust.
+"""
+
+# enum spsc_kind
+KIND_SYSCALL = 1
+KIND_SWITCH = 2
+KIND_TASK = 3
+KIND_JOURNAL = 4
+KIND_BLOCK = 5
+KIND_OPEN_FILE = 6
+KIND_TREE = 7
+KIND_STACK = 8
+KIND_STRING = 9
+KIND_SYMBOLS = 10
+KIND_META = 11
+KIND_WAIT = 17
+KIND_SHED = 18
+KIND_FAULT = 15
+KIND_URING = 16
+KIND_PRELUDE = 19
+KIND_HELD_LOCK = 12
+KIND_MAPPING = 13
+KIND_XATTR = 14
+KIND_SAMPLE = 20
+KIND_USER_CALL = 21
+
+# enum spsc_call_flags
+CALL_COMPAT = 1 << 0
+CALL_PATH_FAULT = 1 << 1
+CALL_PATH_CUT = 1 << 2
+CALL_IN_FLIGHT = 1 << 3
+CALL_CWD_SPOOL = 1 << 4
+CALL_EXTRA_FAULT = 1 << 5
+CALL_RESTARTED = 1 << 6
+CALL_SWITCH_UNSEEN = 1 << 7
+CALL_OTHER_VIEW = 1 << 8
+CALL_ELSEWHERE = 1 << 9
+
+# enum spsc_switch_state
+SWITCH_BLOCKED = 1
+SWITCH_PREEMPTED = 2
+
+# enum spsc_waker
+WAKER_NONE = 0
+WAKER_TASK = 1
+WAKER_IRQ = 2
+WAKER_IDLE = 3
+
+# enum spsc_name_of
+NAME_NONE = 0
+NAME_PATH = 1
+NAME_PATH2 = 2
+NAME_LINK = 3
+
+# enum spsc_task_event
+TASK_SEEN = 1
+TASK_FORK = 2
+TASK_EXEC = 3
+TASK_EXIT = 4
+TASK_END = 5
+TASK_COMM = 6
+TASK_WATCHED = 7
+TASK_BORDER = 16
+TASK_CUT = 8
+
+# enum spsc_task_flags
+TASK_SHARE_FILES = 1 << 0
+TASK_SHARE_FS = 1 << 1
+TASK_KTHREAD = 1 << 2
+TASK_CHROOTED = 1 << 3
+TASK_IN_CALL = 1 << 4
+
+# enum spsc_journal_event
+JBD2_START = 1
+JBD2_LOCKING = 2
+JBD2_FLUSHING = 3
+JBD2_LOGGING = 4
+JBD2_END = 5
+JBD2_WAKE = 6
+JBD2_CHECKPOINT = 7
+JBD2_RUN_STATS = 8
+JBD2_HANDLE = 9
+JBD2_CHECKPOINT_DONE = 10
+JBD2_LOG_TAIL = 11
+JBD2_LOCK_STALL = 12
+XFS_LOG_FORCE = 20
+XFS_ICLOG_SYNC = 21
+XFS_ICLOG_DONE = 22
+XFS_CIL_PUSH = 23
+XFS_CIL_PUSHED = 24
+XFS_AIL_STUCK = 25
+BTRFS_SYNC_FILE = 40
+BTRFS_COMMIT = 41
+BTRFS_SYNC_FS = 42
+BTRFS_WRITE = 43
+BTRFS_ORDERED_ADD = 44
+BTRFS_ORDERED_DONE = 45
+
+# enum spsc_block_flags
+BLOCK_HELD_BACK = 1
+
+# enum spsc_shed_level
+SHED_NOTHING = 0
+SHED_STACKS = 1
+SHED_MOST_DATA = 2
+SHED_DATA = 3
+
+# enum spsc_wait_kind
+WAIT_MUTEX = 1
+WAIT_RWSEM_READ = 2
+WAIT_RWSEM_WRITE = 3
+WAIT_SEMAPHORE = 4
+WAIT_RT_MUTEX = 5
+WAIT_PERCPU_RWSEM = 6
+WAIT_POSIX_LOCK = 7
+WAIT_FLOCK = 8
+WAIT_WRITEBACK = 9
+WAIT_DIRTY_LIMIT = 10
+WAIT_LOG_SPACE = 11
+WAIT_ICLOG = 12
+WAIT_CIL = 13
+
+# enum spsc_wait_object
+OBJECT_OTHER = 0
+OBJECT_INODE = 1
+OBJECT_TREE_BLOCK = 2
+OBJECT_MMAP = 3
+OBJECT_RENAME = 4
+
+# enum spsc_wait_flags
+WAIT_SHARED = 1 << 0
+
+# enum spsc_fault_event
+FAULT_PAGE = 1
+FAULT_AROUND = 2
+FAULT_DIRTY = 3
+
+# enum spsc_fault_flags
+FAULT_ABSENT = 1 << 0
+
+# enum spsc_uring_flags
+URING_ON_SPOOL = 1 << 0
+URING_ENTRY = 1 << 1
+URING_WORKER = 1 << 2
+
+# enum spsc_lock_kind
+LOCK_POSIX = 1
+LOCK_OPEN_FILE = 2
+LOCK_FLOCK = 3
+LOCK_LEASE = 4
+
+# enum spsc_map_flags
+MAP_READ = 1 << 0
+MAP_WRITE = 1 << 1
+MAP_EXEC = 1 << 2
+MAP_SHARED = 1 << 3
+
+# enum spsc_plan_pseudo
+PLAN_FORK = 1000
+PLAN_EXEC = 1001
+PLAN_EXIT = 1002
+PLAN_FAULT = 1003
+PLAN_LEFT_OUT = 1004
+
+# enum spsc_path_base
+BASE_NONE = 0
+BASE_ROOT = 1
+BASE_CWD = 2
+BASE_FD = 3
+
+# enum spsc_path_end
+END_NONE = 0
+END_SLASH = 1
+END_DOT = 2
+END_UP = 4
+
+# enum spsc_entry_flags
+ENTRY_LISTED = 1 << 0
+ENTRY_TYPE_ONLY = 1 << 1
+
+# enum spsc_outcome_verdict
+VERDICT_PENDING = 0
+VERDICT_SAME = 1
+VERDICT_DIVERGED = 2
+VERDICT_SKIPPED = 3
+
+# enum spsc_outcome_reason
+REASON_NONE = 0
+REASON_ERRNO = 1
+REASON_BYTES = 2
+REASON_VALUE = 3
+REASON_BAD_FD = 4
+REASON_NOT_A_FILE = 5
+REASON_UNSUPPORTED = 6
+REASON_NO_ORDER = 7
+REASON_NAMES = 8
+REASON_USED_UP = 9
+REASON_BROKEN = 10
+REASON_AROUND = 11
+REASON_STAND_IN = 12

@@ -1,0 +1,21 @@
+//! Constants of Linux that Python has in `spoolscope.traces.abi`, for `spoolscope-replay layout`.
+
+macro_rules! of_linux {
+    ($($name:ident)+) => {
+        /// Name and value of each, as libc has them.
+        pub const ALL: &[(&str, u64)] = &[$((stringify!($name), libc::$name as u32 as u64),)+];
+    };
+}
+
+of_linux! {
+    S_IFMT S_IFSOCK S_IFLNK S_IFREG S_IFBLK S_IFDIR S_IFCHR S_IFIFO
+    O_RDONLY O_WRONLY O_RDWR O_ACCMODE O_CREAT O_EXCL O_TRUNC O_APPEND O_NONBLOCK O_DIRECT
+    O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_PATH O_TMPFILE
+    AT_FDCWD AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_EMPTY_PATH
+    RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT
+    F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETLK F_SETLK F_SETLKW F_DUPFD_CLOEXEC
+    F_OFD_GETLK F_OFD_SETLK F_OFD_SETLKW F_SETLEASE F_GETLEASE F_RDLCK F_WRLCK F_UNLCK
+    LOCK_SH LOCK_EX LOCK_NB LOCK_UN
+    FALLOC_FL_KEEP_SIZE FALLOC_FL_PUNCH_HOLE SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE
+    CLOSE_RANGE_CLOEXEC
+}

@@ -1,0 +1,1 @@
+"""Parts that the tests of all components share; no program imports it, and no wheel has it."""
