@@ -19,7 +19,7 @@ PROG_GET_NEXT_ID, PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 11, 
 RAW_TRACEPOINT_OPEN, ENABLE_STATS = 17, 32
 MAP_TYPE_RINGBUF = 27
 TRACING = {2, 5, 7, 17, 26}  # kprobe, tracepoint, perf event, raw tracepoint, tracing
-NAME_AT, NAME_BYTES, INFO_BYTES = 64, 16, 256  # struct bpf_prog_info, linux/bpf.h
+NAME_AT, NAME_BYTES, VERIFIED_AT, INFO_BYTES = 64, 16, 216, 256  # struct bpf_prog_info
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -60,13 +60,27 @@ def run_time_statistics() -> Iterator[None]:
 
 def programs_of(pid: int) -> dict[str, RunTime]:
     """Return the run time of the programs that a process holds, by name (at most 15 letters)."""
-    found: dict[str, RunTime] = {}
+    return {program_name(number): run_time(text) for number, text in _programs(pid)}
+
+
+def verified_instructions(pid: int) -> dict[int, int]:
+    """Return how many instructions the verifier followed to load each program that a process holds.
+
+    The key is the program's id. It is the time that loading takes, nearly: a microsecond each.
+    """
+    return {
+        number: struct.unpack_from("=I", _info(number), VERIFIED_AT)[0]
+        for number, _ in _programs(pid)
+    }
+
+
+def _programs(pid: int) -> Iterator[tuple[int, str]]:
+    """Yield id and fdinfo text of the programs that a process holds."""
     for text in _fdinfo(pid):
         # A link's text names its program too, without its statistics.
         number = re.search(r"^prog_id:\s*(\d+)$", text, re.M)
         if number and "run_cnt" in text:
-            found[program_name(int(number[1]))] = run_time(text)
-    return found
+            yield int(number[1]), text
 
 
 def run_time(fdinfo: str) -> RunTime:

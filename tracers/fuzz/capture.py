@@ -5,7 +5,8 @@
 
 libFuzzer (by atheris) changes one chunk's content at a time. Then lengths and checksums are
 corrected, as code behind these checks would not be reached otherwise. Chunks are uncompressed.
-`capture.py --seed CAPTURE FILE` makes a seed of a real capture: some records of each kind.
+`capture.py --seed CAPTURE FILE` makes a seed of a real capture: some records of each kind. The name
+of a seed says what becomes of it, and `tests/unit/test_corpus.py` holds it to that.
 """
 
 import contextlib

@@ -5,7 +5,8 @@
 #
 # USAGE: spooltop.py [-h] [-p PID] [-c COMM] [-d MOUNT] [-C] [-r MAXROWS] [interval] [count]
 #
-# It uses tracepoints only, so it needs no kprobes.
+# It uses tracepoints only, so it needs no kprobes. The calls are those of traces/calls.txt, two
+# directories above.
 #
 # SPDX-License-Identifier: Apache-2.0
 """Calls on the spool by process: number, time, and reasons of blocking."""
@@ -25,22 +26,36 @@ EXAMPLES = """examples:
     ./spooltop -c imap            # processes of this name only
 """
 
-# Position of a call's descriptor or directory (d) and its path (p); of two paths the new one.
-CALLS = {
-    **dict.fromkeys(("read", "pread64", "readv", "preadv", "write", "pwrite64", "writev"), "d"),
-    **dict.fromkeys(("pwritev", "fsync", "fdatasync", "sync_file_range", "syncfs"), "d"),
-    **dict.fromkeys(("getdents64", "getdents", "ftruncate", "fallocate", "fstat"), "d"),
-    **dict.fromkeys(("flock", "fcntl", "lseek", "fchmod", "fchown", "fstatfs"), "d"),
-    **dict.fromkeys(("open", "creat", "stat", "lstat", "access", "truncate", "statfs"), "p"),
-    **dict.fromkeys(("unlink", "rmdir", "mkdir", "mknod", "chmod", "chown", "lchown"), "p"),
-    **dict.fromkeys(("readlink", "utime", "utimes"), "p"),
-    **dict.fromkeys(("openat", "openat2", "newfstatat", "statx", "faccessat", "faccessat2"), "dp"),
-    **dict.fromkeys(("unlinkat", "mkdirat", "mknodat", "fchmodat", "fchownat"), "dp"),
-    **dict.fromkeys(("readlinkat", "utimensat"), "dp"),
-    **dict.fromkeys(("rename", "link", "symlink"), "-p"),
-    **dict.fromkeys(("renameat", "renameat2", "linkat"), "--dp"),
-    "symlinkat": "-dp",
-}
+TABLE = Path(__file__).resolve().parents[2] / "traces" / "calls.txt"
+# Calls that are counted, by class; those of ioctl are mostly none of the filesystem.
+CLASSES = ("open", "data", "meta", "dir", "sync", "lock")
+NOT_COUNTED = ("-", "clone")
+
+
+def places(table: str) -> dict[str, str]:
+    """Return where each call has its descriptor or directory (d) and its path (p).
+
+    Of two paths the new one counts.
+
+    Args:
+        table: The text of calls.txt.
+    """
+    found = {}
+    for line in table.splitlines():
+        if not line[:1].isdigit():
+            continue
+        _, name, klass, kind, _, _, *args = line.split()
+        last = {"fd": "d", "dirfd2" if "path2" in args else "dirfd": "d"}
+        last |= {"path2" if "path2" in args else "path": "p"}
+        where = "".join(last.get(word, "-") for word in args).rstrip("-")
+        if klass in CLASSES and kind not in NOT_COUNTED and where:
+            found[name] = where
+    return found
+
+
+if not TABLE.exists():
+    fail(f"{TABLE} is missing: run spooltop where it lies in the sources")
+CALLS = places(TABLE.read_text())
 
 # Functions that are on the stack of every sleep, or show only the kind of sleep.
 GENERIC = (

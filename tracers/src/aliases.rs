@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::host::Spool;
-use crate::mounts::Mounts;
+use crate::mounts::{Mounts, join};
 
 /// Directories in which a symbolic link to a mail spool is usual.
 const USUAL: [&str; 7] = ["/", "/var", "/var/spool", "/home", "/srv", "/mnt", "/data"];
@@ -95,15 +95,6 @@ fn links_in(dir: &Path, mount: &Path, aliases: &mut BTreeMap<PathBuf, PathBuf>) 
                 aliases.insert(join(&entry.path(), rest), mount.to_owned());
             }
         }
-    }
-}
-
-/// Join two paths, without a trailing slash when there is nothing to add.
-pub fn join(base: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() {
-        base.to_owned()
-    } else {
-        base.join(rest)
     }
 }
 

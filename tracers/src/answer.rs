@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use spoolscope_traces::error_code;
 use spoolscope_traces::text::shown_json;
 
 use crate::cli::Options;
@@ -48,11 +49,14 @@ pub fn say(options: &Options, event: &Value) -> Result<()> {
 pub fn reported(options: &Options, verb: fn(&Options) -> Result<()>) -> Result<()> {
     let result = verb(options);
     if let (Err(error), Some(_)) = (&result, &options.answers) {
+        let (code, message, remedy) = error_code::parts(error);
         say(
             options,
-            &json!({"event": "error", "message": format!("{error:#}")}),
+            &json!({
+                "event": "error", "code": code.name(), "message": message, "remedy": remedy,
+            }),
         )?;
-        std::process::exit(1);
+        std::process::exit(code as i32);
     }
     result
 }

@@ -67,10 +67,10 @@ impl Below {
     }
 
     /// Return the form for meta.json.
-    pub fn told(&self) -> Value {
-        let told = |(place, source): (&PathBuf, &Option<PathBuf>)| json!([place, source]);
+    pub fn as_json(&self) -> Value {
+        let pair = |(place, source): (&PathBuf, &Option<PathBuf>)| json!([place, source]);
         let all = self.at_start.iter().map(|(namespace, places)| {
-            let places: Vec<Value> = places.iter().map(told).collect();
+            let places: Vec<Value> = places.iter().map(pair).collect();
             json!({"mount_ns": namespace, "own": *namespace == self.own, "places": places})
         });
         all.collect()

@@ -15,7 +15,6 @@ use spoolscope_traces::records::Shed;
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::host;
-use crate::skel::types;
 use crate::statistics::Switch;
 
 /// Time between two measurements with a budget and without, and length of one. The switch rewrites
@@ -32,7 +31,8 @@ const QUIET: u32 = 10;
 pub struct Budget<'a> {
     programs: Vec<OwnedFd>,
     statistics: Switch,
-    variables: &'a mut types::bss,
+    /// `shed` of state.bpf.h.
+    shed: &'a mut u32,
     limit_ppm: Option<u32>,
     cpus: f64,
     next: Instant,
@@ -41,6 +41,9 @@ pub struct Budget<'a> {
     seen: Vec<u32>,
     /// Overhead that led to the present level.
     last_ppm: u32,
+    /// Time of our programs, and time, in samples since `bpf_share` was asked.
+    sampled: (u64, u64),
+    share: f64,
 }
 
 struct Sample {
@@ -54,7 +57,7 @@ impl<'a> Budget<'a> {
     pub fn new<'p>(
         programs: impl Iterator<Item = Program<'p>>,
         statistics: Switch,
-        variables: &'a mut types::bss,
+        shed: &'a mut u32,
         percent: Option<f64>,
     ) -> Result<Self> {
         let programs = programs
@@ -63,7 +66,7 @@ impl<'a> Budget<'a> {
         Ok(Budget {
             programs,
             statistics,
-            variables,
+            shed,
             limit_ppm: percent.map(|p| (p * 10_000.0) as u32),
             cpus: std::thread::available_parallelism()?.get() as f64,
             next: Instant::now() + PERIOD / 2,
@@ -71,6 +74,8 @@ impl<'a> Budget<'a> {
             quiet: 0,
             seen: Vec::new(),
             last_ppm: 0,
+            sampled: (0, 0),
+            share: 0.0,
         })
     }
 
@@ -90,6 +95,16 @@ impl<'a> Budget<'a> {
         let at = |share: f64| seen.get((seen.len() as f64 * share) as usize).copied();
         meta["overhead_ppm"] = json!({"median": at(0.5), "p95": at(0.95), "n": seen.len()});
         meta["max_overhead_ppm"] = json!(self.limit_ppm);
+    }
+
+    /// Return the share of one CPU that our programs took in the samples since the last question;
+    /// if there was none, the answer before.
+    pub fn bpf_share(&mut self) -> f64 {
+        if self.sampled.1 > 0 {
+            self.share = self.sampled.0 as f64 / self.sampled.1 as f64;
+            self.sampled = (0, 0);
+        }
+        self.share
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -117,6 +132,8 @@ impl<'a> Budget<'a> {
         let all_ns = sample.began.elapsed().as_nanos() as f64 * self.cpus;
         let ppm = ((bpf_ns as f64 + own_ns as f64) / all_ns * 1e6) as u32;
         self.seen.push(ppm);
+        self.sampled.0 += bpf_ns;
+        self.sampled.1 += sample.began.elapsed().as_nanos() as u64;
         match self.limit_ppm {
             Some(limit) => self.decide(ppm, limit, capture),
             None => Ok(()),
@@ -124,7 +141,7 @@ impl<'a> Budget<'a> {
     }
 
     fn decide(&mut self, ppm: u32, limit: u32, capture: &mut Capture) -> Result<()> {
-        let level = self.variables.shed;
+        let level = *self.shed;
         self.quiet = if ppm < limit / 2 { self.quiet + 1 } else { 0 };
         let next = if ppm > limit {
             (level + 1).min(MOST)
@@ -137,14 +154,14 @@ impl<'a> Budget<'a> {
         if next == level {
             return Ok(());
         }
-        self.variables.shed = next;
+        *self.shed = next;
         self.last_ppm = ppm;
         self.note(capture)
     }
 
     /// Note in a new segment what is being left out.
     pub fn repeat(&self, capture: &mut Capture) -> Result<()> {
-        if self.variables.shed > 0 {
+        if *self.shed > 0 {
             self.note(capture)?;
         }
         Ok(())
@@ -153,7 +170,7 @@ impl<'a> Budget<'a> {
     fn note(&self, capture: &mut Capture) -> Result<()> {
         let shed = Shed {
             ts_ns: host::clock(libc::CLOCK_MONOTONIC) as u64,
-            level: self.variables.shed,
+            level: *self.shed,
             overhead_ppm: self.last_ppm,
         };
         capture.push(Kind::Shed, &shed)

@@ -141,6 +141,11 @@ impl Causes {
         })
     }
 
+    /// Return the causes that the rules name, in their order and with repetitions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|rule| rule.cause.as_str())
+    }
+
     /// Return the cause of a sleep on this stack, if a rule names one.
     pub fn of(&mut self, frames: &[u64]) -> Option<&str> {
         let number = match self.known.get(frames) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use spoolscope_traces::error_code::{Code, Failure};
 
 use crate::io_limits::IoLimits;
 use crate::mounts::Mounts;
@@ -62,7 +63,11 @@ impl Hierarchies {
                 return Ok(groups);
             }
         }
-        bail!("no control group of a unit {name}: see 'systemctl status {name}', is it running?")
+        bail!(Failure::new(
+            Code::Failed,
+            format!("no control group of a unit {name}"),
+            format!("see 'systemctl status {name}', is it running?"),
+        ))
     }
 
     pub fn is_unified(&self, group: &Path) -> bool {
@@ -99,6 +104,11 @@ impl Names {
         if self.listed.elapsed() > REFRESH {
             self.list();
         }
+    }
+
+    /// Return the path of a group below the root of the hierarchy.
+    pub fn name(&self, id: u64) -> Option<&str> {
+        self.known.get(&id).map(String::as_str)
     }
 
     fn list(&mut self) {

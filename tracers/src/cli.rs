@@ -135,6 +135,10 @@ pub struct Options {
     /// File with the rules that name causes, for rules on these.
     #[arg(long)]
     pub cause_rules: Option<PathBuf>,
+    /// Sum calls over periods of so many seconds, of the wall clock; without a flight recorder no
+    /// records of calls are made.
+    #[arg(long)]
+    pub rollup: Option<f64>,
     /// Run this and record only it and its children.
     #[arg(last = true)]
     pub command: Vec<OsString>,
@@ -144,6 +148,11 @@ impl Options {
     /// Return true if the capture is divided into segments that are all kept.
     pub fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_seconds.is_some()
+    }
+
+    /// Return true if calls are summed only.
+    pub fn only_sums(&self) -> bool {
+        self.rollup.is_some() && !self.keeps_last()
     }
 
     /// Return true for a flight recorder.

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use spoolscope_traces::error_code::{Code, Failure};
 
 /// A forked child that waits for its release before it executes the command.
 #[derive(Debug)]
@@ -20,10 +21,11 @@ impl Command {
     /// Fork; must be called while this process has one thread.
     pub fn fork(words: &[OsString]) -> Result<Command> {
         if !executable(&words[0]) {
-            bail!(
-                "cannot execute {}: give an executable after --",
-                words[0].to_string_lossy()
-            );
+            bail!(Failure::new(
+                Code::Failed,
+                format!("cannot execute {}", words[0].to_string_lossy()),
+                "give an executable after --",
+            ));
         }
         let words: Vec<CString> = words
             .iter()

@@ -59,7 +59,7 @@ impl Counters {
 }
 
 /// Sum a counter over all CPUs.
-fn sum(counts: &MapMut<'_>, at: u32) -> Result<u64> {
+pub fn sum(counts: &MapMut<'_>, at: u32) -> Result<u64> {
     let per_cpu = counts.lookup_percpu(&at.to_ne_bytes(), MapFlags::ANY)?;
     Ok(per_cpu
         .unwrap_or_default()

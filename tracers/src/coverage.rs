@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, Object, OpenObject};
 use serde_json::{Value, json};
+use spoolscope_traces::error_code::{Code, Failure};
 use spoolscope_traces::text::shown_json;
 
 use crate::refusal;
@@ -82,6 +83,12 @@ impl Coverage {
             "attached": self.attached, "missing": self.missing,
             "unloaded": self.unloaded, "instead": instead,
         })
+    }
+
+    /// Leave out all programs but these.
+    pub fn keep(&mut self, programs: &[&str]) {
+        self.attached
+            .retain(|name| programs.contains(&name.as_str()));
     }
 
     /// Note that a program loaded but cannot run.
@@ -229,8 +236,8 @@ impl Survey {
     }
 }
 
-/// Return the programs that the kernel has a place for. Loading takes the verifier a second, so a
-/// recording first tries all of these, and makes a survey only if one is refused.
+/// Return the programs that the kernel has a place for. Loading takes the verifier a tenth of a
+/// second, so a recording first tries all of these, and makes a survey only if one is refused.
 pub fn placed() -> Result<Coverage> {
     Ok(Survey::new()?.end())
 }
@@ -270,7 +277,11 @@ pub fn attach(object: &mut Object, coverage: &mut Coverage) -> Result<Vec<Link>>
 pub fn require(coverage: &Coverage) -> Result<()> {
     for name in REQUIRED {
         if let Some(why) = coverage.missing.get(*name) {
-            bail!("this kernel refuses the program {name}: {why}; run `spoolscope doctor`");
+            bail!(Failure::new(
+                Code::NoKernel,
+                format!("this kernel refuses the program {name}: {why}"),
+                "run `spoolscope doctor`",
+            ));
         }
     }
     Ok(())
@@ -279,13 +290,18 @@ pub fn require(coverage: &Coverage) -> Result<()> {
 fn check_host() -> Result<()> {
     // SAFETY: no arguments, cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        bail!("recording needs root (CAP_BPF, CAP_PERFMON): run it with sudo");
+        bail!(Failure::new(
+            Code::NotPermitted,
+            "recording needs root (CAP_BPF, CAP_PERFMON)",
+            "run it with sudo",
+        ));
     }
     if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        bail!(
-            "this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel with \
-             CONFIG_DEBUG_INFO_BTF=y, as Debian's and Ubuntu's are"
-        );
+        bail!(Failure::new(
+            Code::NoKernel,
+            "this kernel has no BTF (/sys/kernel/btf/vmlinux)",
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF=y, as Debian's and Ubuntu's are",
+        ));
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Ring buffer -> segments: interns strings and stacks, keeps records flat.
 
+use std::cell::RefCell;
+
 use anyhow::Result;
 use bytemuck::Pod;
 use spoolscope_traces::records::{
@@ -7,6 +9,7 @@ use spoolscope_traces::records::{
 };
 use spoolscope_traces::segment::Kind;
 
+use crate::rollup::Rollup;
 use crate::segments::Segments;
 use crate::user_stacks::NEAR_WORDS;
 use crate::views::{self, Question, Views};
@@ -51,9 +54,34 @@ fn frames(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// Store one ring record in the segment of its time. Unknown kinds cannot occur: both sides are one
-/// build.
-pub fn store(segments: &mut Segments, views: &mut Views<'_>, bytes: &[u8]) -> Result<()> {
+/// All that takes records.
+#[allow(missing_debug_implementations)] // BPF maps have none
+pub struct Sinks<'s, 'v, 'r>(
+    pub &'s RefCell<Segments>,
+    pub &'s RefCell<Views<'v>>,
+    pub &'s RefCell<Option<Rollup<'r>>>,
+);
+
+impl Sinks<'_, '_, '_> {
+    /// Store one ring record in the segment of its time.
+    pub fn store(&self, bytes: &[u8]) -> Result<()> {
+        let (mut segments, mut views) = (self.0.borrow_mut(), self.1.borrow_mut());
+        store(
+            &mut segments,
+            &mut views,
+            self.2.borrow_mut().as_mut(),
+            bytes,
+        )
+    }
+}
+
+/// Store one ring record. Unknown kinds cannot occur: both sides are one build.
+fn store(
+    segments: &mut Segments,
+    views: &mut Views<'_>,
+    rollup: Option<&mut Rollup<'_>>,
+    bytes: &[u8],
+) -> Result<()> {
     let Some((head, rest)) = record::<RingHead>(bytes) else {
         return Ok(());
     };
@@ -87,7 +115,7 @@ pub fn store(segments: &mut Segments, views: &mut Views<'_>, bytes: &[u8]) -> Re
             }
             Ok(())
         }
-        _ => Ok(()),
+        other => rollup.map_or(Ok(()), |rollup| rollup.take(other, rest)),
     }
 }
 

@@ -14,7 +14,7 @@ use spoolscope_traces::records::{
 };
 
 use crate::host::clock;
-use crate::snapshot::Found;
+use crate::snapshot_items::Found;
 
 /// Most readings of the list of locks.
 const READINGS: usize = 9;
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_told_twice_or_not_at_all_in_some_readings_is_there_once() {
+    fn a_lock_that_readings_show_twice_or_not_at_all_is_there_once() {
         let lock = |pid| HeldLock {
             pid,
             ..HeldLock::default()

@@ -52,7 +52,7 @@ impl Hold {
     }
 
     /// Return the description that the frozen trace gets.
-    pub fn told(&self, now_ns: u64) -> Value {
+    pub fn as_json(&self, now_ns: u64) -> Value {
         let lock = &self.lock;
         let comm = std::fs::read(format!("/proc/{}/comm", lock.pid)).unwrap_or_default();
         json!({

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use spoolscope_traces::error_code::{Code, Failure};
 
-use crate::aliases::join;
-use crate::mounts::{Mount, Mounts};
+use crate::mounts::{Mount, Mounts, join};
 
 /// A filesystem that is recorded, or a directory of one.
 #[derive(Debug, Clone)]
@@ -30,10 +30,11 @@ impl Spool {
     /// Return the spool of a directory.
     pub fn at(path: &Path) -> Result<Spool> {
         let Some(path) = path.canonicalize().ok().filter(|path| path.is_dir()) else {
-            bail!(
-                "no such directory: {}: name the mount point of the spool, or a directory below",
-                path.display()
-            );
+            bail!(Failure::new(
+                Code::Usage,
+                format!("no such directory: {}", path.display()),
+                "name the mount point of the spool, or a directory below",
+            ));
         };
         let mount = mount_of(&path)?;
         Ok(Spool {
@@ -80,7 +81,11 @@ impl Spool {
 /// Return the mount that a path lies on.
 pub fn mount_of(path: &Path) -> Result<Mount> {
     let Ok(path) = path.canonicalize() else {
-        bail!("no such directory: {}: mkdir it", path.display());
+        bail!(Failure::new(
+            Code::Usage,
+            format!("no such directory: {}", path.display()),
+            "mkdir it",
+        ));
     };
     let mounts = Mounts::own().context("Failed to read mounts")?;
     let found = mounts.holding(&path).cloned();

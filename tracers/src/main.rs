@@ -29,6 +29,7 @@ mod probes;
 mod pump;
 mod refusal;
 mod rings;
+mod rollup;
 mod rotation;
 mod rows;
 mod rules;
@@ -38,6 +39,7 @@ mod session;
 mod settings;
 mod signals;
 mod snapshot;
+mod snapshot_items;
 mod statistics;
 mod symbols;
 mod targets;
@@ -66,7 +68,7 @@ mod skel {
 }
 
 use clap::Parser;
-use spoolscope_traces::text::complain;
+use spoolscope_traces::error_code;
 
 fn main() -> std::process::ExitCode {
     let result = match cli::Cli::parse().verb {
@@ -77,9 +79,6 @@ fn main() -> std::process::ExitCode {
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("spoolscope-record: {error:#}"));
-            std::process::ExitCode::FAILURE
-        }
+        Err(error) => std::process::ExitCode::from(error_code::report("spoolscope-record", &error)),
     }
 }

@@ -126,6 +126,15 @@ fn unescape(text: &str) -> String {
         .replace("\\134", "\\")
 }
 
+/// Join two paths, without a trailing slash when there is nothing to add.
+pub fn join(base: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() {
+        base.to_owned()
+    } else {
+        base.join(rest)
+    }
+}
+
 /// Return the id of the mount that a path lies on.
 pub fn mount_id(path: &Path) -> io::Result<u32> {
     use std::os::unix::ffi::OsStrExt;

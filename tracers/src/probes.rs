@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use anyhow::{Result, bail};
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut};
 use serde_json::Value;
+use spoolscope_traces::error_code::{Code, Failure};
 use spoolscope_traces::records::{KIND_TASK, Task};
 
 use crate::counters::Counters;
 use crate::host;
 use crate::iterators;
-use crate::skel::RecorderProgs;
+use crate::skel::{RecorderMaps, RecorderProgs};
 use crate::under_way::{self, UnderWay};
 use crate::unjudged;
 
@@ -25,28 +26,22 @@ pub struct Probes<'a> {
     files: Link,
     tasks: Link,
     calls: Result<Link>,
-    told: RefCell<Counters>,
+    reported: RefCell<Counters>,
     rescued: Cell<u64>,
     cpu_ns: Cell<i64>,
 }
 
 impl<'a> Probes<'a> {
-    pub fn attach(
-        progs: &RecorderProgs<'_>,
-        counts: &'a MapMut<'a>,
-        exits: &'a MapMut<'a>,
-        requests: &'a MapMut<'a>,
-        unjudged: &'a MapMut<'a>,
-    ) -> Result<Probes<'a>> {
+    pub fn attach(progs: &RecorderProgs<'_>, maps: &'a RecorderMaps<'a>) -> Result<Probes<'a>> {
         Ok(Probes {
-            counts,
-            exits,
-            requests,
-            unjudged,
+            counts: &maps.counts,
+            exits: &maps.unreported_exits,
+            requests: &maps.requests,
+            unjudged: &maps.unjudged_calls,
             files: iterators::attach(&progs.dump_open_files)?,
             tasks: iterators::attach(&progs.dump_tasks)?,
             calls: iterators::attach(&progs.dump_calls),
-            told: RefCell::default(),
+            reported: RefCell::default(),
             rescued: Cell::new(0),
             cpu_ns: Cell::new(0),
         })
@@ -66,10 +61,11 @@ impl<'a> Probes<'a> {
     pub fn under_way(&self) -> Result<Vec<UnderWay>> {
         match &self.calls {
             Ok(link) => under_way::read(link),
-            Err(_) => bail!(
-                "this kernel refuses the program dump_calls, which tells of calls under way: \
-                 leave out --freeze-on on in-flight and causes"
-            ),
+            Err(_) => bail!(Failure::new(
+                Code::NoKernel,
+                "this kernel refuses the program dump_calls, which shows calls under way",
+                "leave out --freeze-on on in-flight and causes",
+            )),
         }
     }
 
@@ -91,7 +87,7 @@ impl<'a> Probes<'a> {
         let mut now = Counters::read(self.counts)?;
         now.less(KIND_TASK.into(), self.rescued.get());
         let cpu_ns = host::cpu_time();
-        let mut meta = now.since(&self.told.replace(now.clone())).meta();
+        let mut meta = now.since(&self.reported.replace(now.clone())).meta();
         meta["unjudged"] = unjudged::take(self.unjudged)?;
         meta["end_mono_ns"] = end.0.into();
         meta["end_real_ns"] = end.1.into();

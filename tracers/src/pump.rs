@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::host::{self, Spool};
 use crate::mounted::Watch;
 use crate::probes::Probes;
+use crate::rollup::Rollup;
 use crate::rotation::Rotation;
 use crate::segments::Segments;
 use crate::snapshot::{self, Part, Scan};
@@ -22,6 +23,8 @@ use crate::{answer, cgroups, signals};
 
 /// How often the ring is emptied; a full 64 MiB ring holds many such intervals.
 const TICK: Duration = Duration::from_millis(5);
+/// The same if calls are only summed: the rings then hold little.
+const SLOW_TICK: Duration = Duration::from_millis(50);
 /// Longest time that records stay in the buffer before they are written.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Time for the snapshot to finish after the recording has ended: it may wait for the disk.
@@ -55,9 +58,10 @@ impl End {
 }
 
 /// Moves records from the ring and the snapshot into the capture.
-pub struct Pump<'a> {
+pub struct Pump<'a, 'r> {
     ring: &'a RingBuffer<'a>,
     segments: &'a RefCell<Segments>,
+    rollup: &'a RefCell<Option<Rollup<'r>>>,
     /// The limit of the recording's cost.
     pub budget: Budget<'a>,
     flushed: Instant,
@@ -69,18 +73,20 @@ pub struct Pump<'a> {
     pub cgroups: cgroups::Names,
 }
 
-impl<'a> Pump<'a> {
+impl<'a, 'r> Pump<'a, 'r> {
     pub fn new(
         ring: &'a RingBuffer<'a>,
         segments: &'a RefCell<Segments>,
+        rollup: &'a RefCell<Option<Rollup<'r>>>,
         budget: Budget<'a>,
         mounts: Watch,
         options: &'a Options,
-    ) -> Result<Pump<'a>> {
+    ) -> Result<Pump<'a, 'r>> {
         let now = Instant::now();
         Ok(Pump {
             ring,
             segments,
+            rollup,
             budget,
             flushed: now,
             mounts,
@@ -94,6 +100,11 @@ impl<'a> Pump<'a> {
     pub fn drain(&mut self) -> Result<()> {
         let began_ns = host::clock(libc::CLOCK_MONOTONIC) as u64;
         self.ring.consume().context("Failed to store records")?;
+        if let Some(rollup) = self.rollup.borrow_mut().as_mut() {
+            if let Some(file) = rollup.tick(began_ns, &mut self.budget, &self.cgroups)? {
+                answer::say(self.options, &json!({"event": "minute", "file": file}))?;
+            }
+        }
         for spool in self.mounts.newly_gone()? {
             answer::say(self.options, &json!({"event": "unmounted", "spool": spool}))?;
         }
@@ -106,6 +117,16 @@ impl<'a> Pump<'a> {
             self.cgroups.refresh();
         }
         segments.write(began_ns, all)
+    }
+
+    /// Write the sums that are left, once the programs are detached.
+    pub fn end_rollup(&mut self, end_ns: u64) -> Result<()> {
+        if let Some(rollup) = self.rollup.borrow_mut().as_mut() {
+            for file in rollup.end(end_ns, &mut self.budget, &self.cgroups)? {
+                answer::say(self.options, &json!({"event": "minute", "file": file}))?;
+            }
+        }
+        Ok(())
     }
 
     /// Return true if the recording is to end for another reason than the end of its command.
@@ -180,7 +201,7 @@ impl<'a> Pump<'a> {
         self.budget.tell(meta);
         self.cgroups.tell(meta);
         self.mounts.tell(meta);
-        meta["user_stacks"] = self.segments.borrow_mut().user_stacks.told();
+        meta["user_stacks"] = self.segments.borrow_mut().user_stacks.take_json();
         meta["listed"] = json!(self.segments.borrow().touched.as_ref().map(Touched::facts));
     }
 
@@ -230,7 +251,11 @@ impl<'a> Pump<'a> {
                 (Some(_), Some(since)) if since.elapsed() > GRACE => return Ok((End::Asked, None)),
                 _ => {}
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(if self.options.only_sums() {
+                SLOW_TICK
+            } else {
+                TICK
+            });
         }
     }
 }

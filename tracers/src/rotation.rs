@@ -244,7 +244,7 @@ impl<'a> Rotation<'a> {
         let mut meta = merged(&self.first_meta, &self.probes.end_meta(border)?);
         cgroups.tell(&mut meta);
         meta["listed"] = listed;
-        meta["user_stacks"] = self.segments.borrow_mut().user_stacks.told();
+        meta["user_stacks"] = self.segments.borrow_mut().user_stacks.take_json();
         if number > 1 {
             self.is_later(&mut meta);
         }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapMut, OpenObject, RingBufferBuilder};
 use serde_json::{Value, json};
+use spoolscope_traces::error_code::{Code, Failure};
 use spoolscope_traces::records::Task;
 use spoolscope_traces::segment::Kind;
 
@@ -15,14 +16,16 @@ use crate::budget::Budget;
 use crate::cli::{Options, Snapshot};
 use crate::command::{Command, exit_code};
 use crate::coverage::{self, Coverage};
+use crate::drain::Sinks;
 use crate::host::{self, Spool};
 use crate::mounted::Watch;
-use crate::mounts::Mounts;
+use crate::mounts::{self, Mounts};
 use crate::probes::Probes;
 use crate::pump::{End, Pump};
+use crate::rollup::{self, Rollup};
 use crate::rotation::{Rotation, merged};
 use crate::segments::Segments;
-use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder, types};
+use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::statistics::Switch;
 use crate::targets::Targets;
 use crate::tops::Tops;
@@ -30,8 +33,7 @@ use crate::touched::Touched;
 use crate::views::{ViewMaps, Views};
 use crate::ways::Ways;
 use crate::{
-    aliases, answer, directory, drain, iterators, privileges, rings, sampling, settings, signals,
-    workers,
+    aliases, answer, directory, iterators, privileges, rings, sampling, settings, signals, workers,
 };
 
 /// Longer than most calls on names take.
@@ -49,6 +51,9 @@ pub fn run(options: &Options) -> Result<()> {
     let targets = Targets::of(options)?;
     let mut coverage = coverage::placed()?;
     coverage::require(&coverage)?;
+    if options.only_sums() {
+        coverage.keep(rollup::PROGRAMS);
+    }
     let mut command = match options.command.as_slice() {
         [] => None,
         words => Some(Command::fork(words)?),
@@ -63,6 +68,15 @@ pub fn run(options: &Options) -> Result<()> {
         open.maps.ways.set_max_entries(ways.room())?;
         open.maps.places.set_max_entries(ways.n_places())?;
         open.maps.rings.set_max_entries(rings::cpus()? + 1)?;
+        if options.rollup.is_some() {
+            let maps = &mut open.maps;
+            rollup::sum_tables::make_room(
+                [&mut maps.sums0, &mut maps.sums1],
+                [&mut maps.commits0, &mut maps.commits1],
+                [&mut maps.directories0, &mut maps.directories1],
+                [&mut maps.stack_causes, &mut maps.directories_reported],
+            )?;
+        }
         anyhow::Ok(open.maps.turns.set_max_entries(rings::cpus()?)?)
     };
     let (mut storage, mut another) = (MaybeUninit::uninit(), MaybeUninit::uninit());
@@ -71,6 +85,9 @@ pub fn run(options: &Options) -> Result<()> {
         Err(_) => {
             coverage = coverage::survey()?;
             coverage::require(&coverage)?;
+            if options.only_sums() {
+                coverage.keep(rollup::PROGRAMS);
+            }
             load(&mut another, &coverage, fit)?
         }
     };
@@ -119,12 +136,13 @@ fn refuse_output_on_spool(options: &Options, spools: &[Spool]) -> Result<()> {
     };
     let parent = parent.canonicalize()?;
     let mount = host::mount_of(&parent)?;
-    let place = aliases::join(&mount.root, parent.strip_prefix(&mount.mount)?);
+    let place = mounts::join(&mount.root, parent.strip_prefix(&mount.mount)?);
     if spools.iter().any(|spool| spool.holds(mount.dev, &place)) {
-        bail!(
-            "{} lies on the spool itself: choose another -o",
-            options.output.display()
-        );
+        bail!(Failure::new(
+            Code::Failed,
+            format!("{} lies on the spool itself", options.output.display()),
+            "choose another -o",
+        ));
     }
     Ok(())
 }
@@ -150,7 +168,7 @@ fn record(
     links.extend(sampled(skel, options, coverage));
     let maps = ViewMaps::of(&skel.maps.views, &skel.maps.views_asked, &skel.maps.ways);
     let views = RefCell::new(Views::of_now(&maps, spools, ways)?);
-    first["mounted_below"] = views.borrow().below.told();
+    first["mounted_below"] = views.borrow().below.as_json();
     // Again, for processes forked since; the children of those already named inherit.
     targets.name(&skel.maps.target_pids, None)?;
     let variables = skel
@@ -158,19 +176,16 @@ fn record(
         .bss_data
         .take()
         .context("no variables in the object")?;
-    arm(&skel.maps.irq_depth, variables)?;
-    let probes = Probes::attach(
-        &skel.progs,
-        &skel.maps.counts,
-        &skel.maps.unreported_exits,
-        &skel.maps.requests,
-        &skel.maps.unjudged_calls,
-    )?;
+    let (border, rows) = (&mut variables.border, &mut variables.n_sums);
+    let rollup = RefCell::new(Rollup::begin(options, &skel.maps, border, rows, spools)?);
+    arm(&skel.maps.irq_depth, &mut variables.armed, &rollup)?;
+    let probes = Probes::attach(&skel.progs, &skel.maps)?;
+    let sinks = Sinks(&segments, &views, &rollup);
 
     let mut builder = RingBufferBuilder::new();
     for ring in &made {
         builder.add(ring, |bytes| {
-            let stored = drain::store(&mut segments.borrow_mut(), &mut views.borrow_mut(), bytes);
+            let stored = sinks.store(bytes);
             stored.map_or_else(|error| failed(&failure, error), |()| 0)
         })?;
     }
@@ -178,10 +193,11 @@ fn record(
     let budget = Budget::new(
         skel.object().progs(),
         statistics,
-        variables,
+        &mut variables.shed,
         options.max_overhead,
     )?;
-    let mut pump = Pump::new(&ring, &segments, budget, Watch::new(spools)?, options)?;
+    let watch = Watch::new(spools)?;
+    let mut pump = Pump::new(&ring, &segments, &rollup, budget, watch, options)?;
     answer::say(options, &json!({"event": "begun"}))?;
     take_snapshot(&mut pump, &probes, spools, &mut first)?;
     first["tier"] = coverage.tier().into();
@@ -199,6 +215,7 @@ fn record(
     drop(links); // detach: from here on no call is counted any more
     let clocks = host::clock_pair();
     pump.drain()?;
+    pump.end_rollup(clocks.0 as u64)?;
     store_tasks(&segments, &probes.living()?)?;
     store_tasks(&segments, &probes.unreported_exits()?)?;
     rotation.end(&mut pump.cgroups)?;
@@ -216,7 +233,7 @@ fn record(
 /// status of the command.
 fn until_end(
     options: &Options,
-    pump: &mut Pump<'_>,
+    pump: &mut Pump<'_, '_>,
     rotation: &mut Rotation<'_>,
     mut command: Option<&mut Command>,
 ) -> Result<(End, Option<i32>)> {
@@ -254,7 +271,7 @@ fn first_segment(options: &Options, spools: &[Spool]) -> Result<Segments> {
 
 /// Take the snapshot; note in `first` if it is complete, and how many bytes were read for it.
 fn take_snapshot(
-    pump: &mut Pump<'_>,
+    pump: &mut Pump<'_, '_>,
     probes: &Probes<'_>,
     spools: &[Spool],
     first: &mut Value,
@@ -318,12 +335,19 @@ fn failed(failure: &RefCell<Option<anyhow::Error>>, error: anyhow::Error) -> i32
 }
 
 /// Begin to note calls; see `armed` in state.bpf.h.
-fn arm(irq_depth: &MapMut<'_>, variables: &mut types::bss) -> Result<()> {
+fn arm(
+    irq_depth: &MapMut<'_>,
+    armed: &mut bool,
+    rollup: &RefCell<Option<Rollup<'_>>>,
+) -> Result<()> {
     // An interrupt that began between the attachments of the two programs would stay counted for
     // ever. So begin at zero; the programs never count below.
     let zeros = vec![vec![0; 8]; libbpf_rs::num_possible_cpus()?];
     irq_depth.update_percpu(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY)?;
-    variables.armed = true;
+    *armed = true;
+    if let Some(rollup) = rollup.borrow_mut().as_mut() {
+        rollup.armed();
+    }
     // A call under way at this moment is not seen: it should end before the snapshot begins.
     std::thread::sleep(SETTLE);
     Ok(())

@@ -4,13 +4,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use spoolscope_traces::calls::{self, Call};
+use spoolscope_traces::calls::{self, Call, Effect};
+use spoolscope_traces::error_code::{Code, Failure};
 
 use crate::cli::{Options, UserCode};
 use crate::host::{self, Spool};
 use crate::kthreads;
 use crate::mounts;
 use crate::rings;
+use crate::rollup::sum_tables;
 use crate::skel::types;
 use crate::targets::Targets;
 use crate::tops::Tops;
@@ -39,12 +41,6 @@ const RANGE: u16 = 2048;
 const ROOT: u16 = 4096;
 const MOUNTS: u16 = 8192;
 
-/// Calls that a budget may leave out: they carry no name and change no name.
-const DATA: [&str; 10] = [
-    "read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2",
-    "pwritev2",
-];
-
 /// Write every constant.
 pub fn apply(
     rodata: &mut types::rodata,
@@ -62,6 +58,9 @@ pub fn apply(
     rodata.last_ring = rings::cpus()?;
     kthreads::apply(rodata, spools);
     rodata.jiffy_ns = host::jiffy_ns();
+    rodata.sum_calls = options.rollup.is_some();
+    rodata.no_records = options.only_sums();
+    rodata.most_sums = sum_tables::CALLS.into();
     rodata.self_pid = std::process::id();
     let root = std::fs::metadata("/")?;
     (rodata.root_ino, rodata.root_dev) = (root.ino(), host::device(&root));
@@ -126,7 +125,9 @@ fn shape(call: &Call) -> types::call_shape {
         at: at("at"),
         at2: at("at2"),
         flags: flags(call),
-        is_data: u8::from(DATA.contains(&call.name)),
+        size: if call.class == "data" { at("size") } else { -1 },
+        // A budget may leave these out: they carry no name and change no name.
+        is_data: u8::from(matches!(call.family, "read" | "write")),
         ..Default::default()
     };
     if shape.flags & (TASK | CHDIR | ADDRESS) == 0 {
@@ -140,22 +141,28 @@ fn shape(call: &Call) -> types::call_shape {
 }
 
 fn flags(call: &Call) -> u16 {
-    let own = match call.name {
-        "close" => CLOSES,
-        "close_range" => CLOSES | RANGE,
-        "chdir" | "fchdir" => CHDIR,
-        "chroot" => CHDIR | ROOT,
-        "munmap" | "msync" => ADDRESS,
-        "execve" | "execveat" => TASK | EXEC,
-        "exit" | "exit_group" => NEVER_RETURNS,
-        "sync" | "inotify_rm_watch" => TASK, // nothing in their arguments names the spool
-        "umask" => TASK | UMASK,
-        "bind" => SOCKET,
-        "mount" | "umount2" | "move_mount" => MOUNTS,
-        _ if call.class == "task" => TASK,
+    let own = match call.effect {
+        Effect::Closes if call.kind == "close_range" => CLOSES | RANGE,
+        Effect::Closes => CLOSES,
+        Effect::Enters => CHDIR,
+        Effect::Roots => CHDIR | ROOT,
+        Effect::Execs => TASK | EXEC,
+        Effect::Exits => NEVER_RETURNS,
+        Effect::Masks => TASK | UMASK,
+        Effect::Mounts => MOUNTS,
+        Effect::Makes if call.name == "bind" => SOCKET,
+        _ if call.class == "map" && !call.args.contains(&"fd") => ADDRESS,
+        _ if call.class == "task" || names_nothing(call) => TASK,
         _ => 0,
     };
     own | if call.returns_fd { RETURNS_FD } else { 0 }
+}
+
+/// True if no argument tells whether the call concerns the spool, as of sync.
+fn names_nothing(call: &Call) -> bool {
+    !["fd", "dirfd", "path"]
+        .iter()
+        .any(|word| call.args.contains(word))
 }
 
 /// List the spools' own disks first, then the devices that these are made of.
@@ -178,10 +185,11 @@ fn disk_table(rodata: &mut types::rodata, spools: &[Spool]) {
 
 fn spool_table(rodata: &mut types::rodata, spools: &[Spool], tops: &Tops) -> Result<()> {
     if spools.len() > rodata.spools.len() {
-        bail!(
-            "at most {} spools in one recording: name a directory above them, or record twice",
-            rodata.spools.len()
-        );
+        bail!(Failure::new(
+            Code::Failed,
+            format!("at most {} spools in one recording", rodata.spools.len()),
+            "name a directory above them, or record twice",
+        ));
     }
     disk_table(rodata, spools);
     rodata.n_spools = spools.len() as u32;
@@ -199,7 +207,11 @@ fn filters(rodata: &mut types::rodata, targets: &Targets) -> Result<()> {
         || targets.comms.len() > rodata.comms.len()
         || targets.exes.len() > rodata.exes.len()
     {
-        bail!("at most 8 cgroups (--cgroup, --unit), 8 --comm and 8 --exe filters");
+        bail!(Failure::new(
+            Code::Usage,
+            "at most 8 cgroups (--cgroup, --unit), 8 --comm and 8 --exe filters",
+            "give fewer",
+        ));
     }
     rodata.cgroup_ids[..targets.cgroup_ids.len()].copy_from_slice(&targets.cgroup_ids);
     rodata.n_cgroups = targets.cgroup_ids.len() as u32;
@@ -282,9 +294,13 @@ mod tests {
             assert_eq!(u32::from(number), in_c(name), "{name}");
         }
         let all = HEADER.lines().map(str::trim);
-        let told = all
+        let defined = all
             .filter(|l| l.starts_with("SHAPE_") || l.starts_with("EXTRA_"))
             .count();
-        assert_eq!(told, extras.len() + shapes.len() + 1, "but for EXTRA_NONE");
+        assert_eq!(
+            defined,
+            extras.len() + shapes.len() + 1,
+            "but for EXTRA_NONE"
+        );
     }
 }

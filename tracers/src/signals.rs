@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
+use spoolscope_traces::error_code::{Code, Failure};
 
 use crate::cli::Options;
 
@@ -27,7 +28,11 @@ pub fn end_with_parent(options: &Options) -> Result<()> {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
     // SAFETY: no arguments.
     if unsafe { libc::getppid() } != parent {
-        bail!("process {parent}, which waited for this recording, has ended: record again");
+        bail!(Failure::new(
+            Code::Failed,
+            format!("process {parent}, which waited for this recording, has ended"),
+            "record again",
+        ));
     }
     Ok(())
 }

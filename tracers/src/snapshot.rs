@@ -17,9 +17,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashSet;
-use spoolscope_traces::records::{
-    HeldLock, Mapping, OpenFile, TASK_CHROOTED, TASK_CUT, TASK_SEEN, Task,
-};
+use spoolscope_traces::records::{OpenFile, TASK_CHROOTED, TASK_CUT, TASK_SEEN, Task};
 use spoolscope_traces::segment::{Capture, Kind};
 
 use crate::cgroups::{self, Hierarchies};
@@ -27,26 +25,9 @@ use crate::cli::{Options, Snapshot};
 use crate::held;
 use crate::host::{self, Spool, clock};
 use crate::iterators;
-use crate::rows::Names;
+use crate::snapshot_items::Found;
 use crate::views::Foreign;
 use crate::walk::Walk;
-
-/// One finding, with the strings that the capture interns.
-#[derive(Debug)]
-pub enum Found {
-    /// A task with its working directory, root (empty: the host's) and program.
-    Task(Task, Vec<u8>, Vec<u8>, Vec<u8>),
-    OpenFile(OpenFile, Vec<u8>),
-    HeldLock(HeldLock),
-    Mapping(Mapping, Vec<u8>),
-    Names(Names),
-}
-
-impl From<Names> for Found {
-    fn from(names: Names) -> Self {
-        Found::Names(names)
-    }
-}
 
 const PATH_LONG: usize = 4096;
 const OPEN_LINE: usize = size_of::<OpenFile>() + PATH_LONG;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::{MapCore, MapFlags, MapMut};
+use spoolscope_traces::error_code::{Code, Failure};
 
 use crate::cgroups::{self, Hierarchies};
 use crate::cli::Options;
@@ -45,12 +46,20 @@ impl Targets {
         };
         for pid in &options.pids {
             if !fs::exists(format!("/proc/{pid}"))? {
-                bail!("no process {pid}: see 'pgrep -a' for the pid to give");
+                bail!(Failure::new(
+                    Code::Failed,
+                    format!("no process {pid}"),
+                    "see 'pgrep -a' for the pid to give",
+                ));
             }
         }
         for comm in &options.comms {
             if comm.is_empty() || comm.len() > 15 {
-                bail!("--comm {comm}: the kernel's names have 1 to 15 bytes");
+                bail!(Failure::new(
+                    Code::Failed,
+                    format!("--comm {comm}"),
+                    "the kernel's names have 1 to 15 bytes",
+                ));
             }
         }
         targets.add_groups(options)?;
@@ -65,7 +74,11 @@ impl Targets {
         }
         for group in groups {
             if !group.join("cgroup.procs").exists() {
-                bail!("no such cgroup: {}: see 'systemd-cgls'", group.display());
+                bail!(Failure::new(
+                    Code::Usage,
+                    format!("no such cgroup: {}", group.display()),
+                    "see 'systemd-cgls'",
+                ));
             }
             let id = fs::metadata(&group)?.ino();
             if hierarchies.is_unified(&group.canonicalize()?) {
@@ -95,10 +108,11 @@ impl Targets {
 fn exe(path: &Path) -> Result<(u32, u64)> {
     let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file);
     let Some(meta) = meta else {
-        bail!(
-            "no such program: {}: give the path of the executable, see 'readlink /proc/PID/exe'",
-            path.display()
-        );
+        bail!(Failure::new(
+            Code::Usage,
+            format!("no such program: {}", path.display()),
+            "give the path of the executable, see 'readlink /proc/PID/exe'",
+        ));
     };
     Ok((host::mount_of(path)?.dev, meta.ino()))
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::ProgramMut;
+use spoolscope_traces::error_code::{Code, Failure};
 
 use crate::host::Spool;
 use crate::iterators;
@@ -47,7 +48,11 @@ impl Tops {
         let mut found = known().into_iter().zip(&self.open);
         ensure!(
             found.all(|(address, file)| file.is_none() || address != 0),
-            "the kernel does not show the directory of a spool: name its mount point"
+            Failure::new(
+                Code::Usage,
+                "the kernel does not show the directory of a spool",
+                "name its mount point",
+            )
         );
         Ok(())
     }

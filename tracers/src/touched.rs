@@ -17,41 +17,27 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use spoolscope_traces::calls;
+use spoolscope_traces::calls::{self, Effect};
 use spoolscope_traces::records::{CALL_OTHER_VIEW, OpenFile, Syscall, TASK_EXIT, TASK_FORK, Task};
 
 use crate::host::{self, Spool};
 use crate::lister::{self, Control, FAILED, Wanted, Wish};
 use crate::rows::Names;
-use crate::snapshot::Found;
+use crate::snapshot_items::Found;
 
 /// Number of requests for a directory that was not found where a call named it.
 const TRIES: u32 = 100;
 
 /// Positions of the arguments of a call that matter here, and its effect.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Shape {
     fd: Option<usize>,
     dirfd: Option<usize>,
     dirfd2: Option<usize>,
     path: bool,
     path2: bool,
-    does: Does,
-}
-
-/// Effect of a call on what is followed here.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Does {
-    #[default]
-    Nothing,
-    Opens,
-    Closes,
-    Duplicates,
-    Enters,
-    ChangesRoot,
-    Lists,
-    /// Gives something another name.
-    Moves,
+    /// `None` also for effects that are not followed here.
+    effect: Effect,
 }
 
 static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| calls::all().iter().map(shape).collect());
@@ -64,15 +50,17 @@ fn shape(call: &calls::Call) -> Shape {
         dirfd2: at("dirfd2"),
         path: at("path").is_some(),
         path2: at("path2").is_some(),
-        does: match call.name {
-            "close" => Does::Closes,
-            "dup" | "dup2" | "dup3" | "fcntl" => Does::Duplicates,
-            "chdir" | "fchdir" => Does::Enters,
-            "chroot" => Does::ChangesRoot,
-            "getdents" | "getdents64" => Does::Lists,
-            "rename" | "renameat" | "renameat2" | "link" | "linkat" => Does::Moves,
-            _ if call.returns_fd => Does::Opens,
-            _ => Does::Nothing,
+        effect: match call.effect {
+            Effect::Closes if call.kind == "close_range" => Effect::None,
+            Effect::Opens
+            | Effect::Closes
+            | Effect::Duplicates
+            | Effect::Enters
+            | Effect::Roots
+            | Effect::Lists
+            | Effect::Renames
+            | Effect::Links => call.effect,
+            _ => Effect::None,
         },
     }
 }
@@ -210,7 +198,7 @@ impl Touched {
         let Some(shape) = SHAPES.get(usize::from(call.call)) else {
             return;
         };
-        if shape.path || shape.path2 || shape.does != Does::Nothing {
+        if shape.path || shape.path2 || shape.effect != Effect::None {
             let event = Event::Call(Box::new(*call), path.to_vec(), path2.to_vec());
             self.pending.push(event);
         }
@@ -268,11 +256,11 @@ impl Touched {
         if call.ret < 0 {
             return;
         }
-        if shape.does == Does::Moves {
+        if matches!(shape.effect, Effect::Renames | Effect::Links) {
             self.moved(call, source, first, second);
             return;
         }
-        self.does(shape.does, call, fd_at(shape.fd), first);
+        self.does(shape.effect, call, fd_at(shape.fd), first);
     }
 
     /// Look again, at its new place, at a name that came from a directory not yet listed when it
@@ -312,34 +300,34 @@ impl Touched {
         }
     }
 
-    fn does(&mut self, does: Does, call: &Syscall, fd: Option<i32>, path: Option<Vec<u8>>) {
+    fn does(&mut self, effect: Effect, call: &Syscall, fd: Option<i32>, path: Option<Vec<u8>>) {
         let process = self.processes.entry(call.pid).or_default();
         let behind = fd.and_then(|fd| process.directories.get(&fd).cloned());
         let named: Option<Rc<[u8]>> = path.map(Rc::from).or_else(|| behind.clone());
-        match does {
-            Does::Opens => {
+        match effect {
+            Effect::Opens => {
                 let directory = u32::from(call.obj_mode) & libc::S_IFMT == libc::S_IFDIR;
                 match named.filter(|_| directory) {
                     Some(path) => process.directories.insert(call.ret as i32, path),
                     None => process.directories.remove(&(call.ret as i32)),
                 };
             }
-            Does::Closes => {
+            Effect::Closes => {
                 process.directories.remove(&fd.unwrap_or(-1));
             }
-            Does::Duplicates => {
+            Effect::Duplicates => {
                 if let Some(path) = behind.filter(|_| call.ret > 2) {
                     process.directories.insert(call.ret as i32, path);
                 }
             }
-            Does::Enters => process.cwd = named,
-            Does::ChangesRoot => process.root = named,
-            Does::Lists => {
+            Effect::Enters => process.cwd = named,
+            Effect::Roots => process.root = named,
+            Effect::Lists => {
                 if let Some(path) = behind.and_then(|path| self.real(path.to_vec())) {
                     self.want(&path);
                 }
             }
-            Does::Moves | Does::Nothing => {}
+            _ => {}
         }
     }
 

@@ -52,9 +52,9 @@ impl Trigger {
     pub fn of(options: &Options) -> Result<Trigger> {
         let waits = |rule: &Rule| matches!(&rule.limit, Limit::Waited { .. });
         let causes = match &options.cause_rules {
+            _ if !options.freeze_on.iter().any(waits) => None,
             Some(path) => Some(Causes::read(path)?),
-            None if options.freeze_on.iter().any(waits) => bail!("no rules of causes given"),
-            None => None,
+            None => bail!("no rules of causes given"),
         };
         Ok(Trigger {
             rules: options.freeze_on.clone(),
@@ -240,7 +240,7 @@ impl Trigger {
                     _ => continue,
                 };
                 let subject = format!("{number} call {} {}", call.tid, call.start_ns);
-                let about = json!({"in_flight": call.told(now_ns)});
+                let about = json!({"in_flight": call.as_json(now_ns)});
                 found.push(Freeze::by(rule, why, about, Some(subject)));
             }
         }
@@ -259,7 +259,7 @@ impl Trigger {
                     hold.pid(),
                     hold.ns(now_ns)
                 );
-                let about = json!({"lock": hold.told(now_ns)});
+                let about = json!({"lock": hold.as_json(now_ns)});
                 let subject = format!("{number} lock {}", hold.name());
                 found.push(Freeze::by(rule, why, about, Some(subject)));
             }

@@ -33,7 +33,7 @@ impl UnderWay {
     }
 
     /// Return the description that the frozen trace gets; the call itself is in no trace.
-    pub fn told(&self, now_ns: u64) -> Value {
+    pub fn as_json(&self, now_ns: u64) -> Value {
         let name = calls::by_id(self.call as u16).map(|call| call.name);
         json!({
             "pid": self.pid, "tid": self.tid, "comm": text(&self.comm),

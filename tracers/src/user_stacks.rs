@@ -171,7 +171,7 @@ impl UserStacks {
 
     /// Return the description of all stacks so far for a segment's meta data; null if there is
     /// none.
-    pub fn told(&mut self) -> Value {
+    pub fn take_json(&mut self) -> Value {
         if self.stacks.is_empty() && self.unknown == 0 {
             return Value::Null;
         }
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_told_from_other_instructions() {
+    fn calls_are_distinguished_from_other_instructions() {
         assert!(ends_with_call(&[0, 0, 0xe8, 1, 2, 3, 4])); // call distance
         assert!(ends_with_call(&[0, 0, 0, 0, 0, 0xff, 0xd0])); // call *%rax
         assert!(ends_with_call(&[0, 0xff, 0x15, 1, 2, 3, 4])); // call *place(%rip)
@@ -307,14 +307,14 @@ mod tests {
         let mut stacks = UserStacks::default();
         let number = stacks.number(std::process::id(), &[here + 1], &[0; NEAR_WORDS]);
         assert_eq!(number, Some(0));
-        let told = stacks.told();
-        let name = told["stacks"][0][0][2].as_str().unwrap_or_default();
+        let json = stacks.take_json();
+        let name = json["stacks"][0][0][2].as_str().unwrap_or_default();
         assert!(name.contains("own_code_is_named"), "{name}");
         assert_eq!(
             stacks.number(0, &[here], &[]),
             None,
             "there is no such process"
         );
-        assert_eq!(stacks.told()["unknown"], 1);
+        assert_eq!(stacks.take_json()["unknown"], 1);
     }
 }

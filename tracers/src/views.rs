@@ -15,10 +15,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use spoolscope_traces::calls;
 use spoolscope_traces::records::{CALL_OTHER_VIEW, Syscall};
 
-use crate::aliases::{self, join};
+use crate::aliases;
 use crate::below::Below;
 use crate::host::{self, Spool};
-use crate::mounts::{Mounts, mount_id};
+use crate::mounts::{Mounts, join, mount_id};
 use crate::ways::{self, Heads, Ways};
 
 /// `mnt_namespace.event` cannot be read here and never has this value, so the first call asks.

@@ -21,7 +21,7 @@ use crate::directory::{self, enter, entries};
 use crate::host::{Spool, clock};
 use crate::mounts;
 use crate::rows::Rows;
-use crate::snapshot::Found;
+use crate::snapshot_items::Found;
 
 /// How often changed directories are listed again; later changes are in the recorded calls.
 const PASSES: usize = 4;

@@ -240,8 +240,8 @@ mod tests {
     fn all(lines: &str, spools: &[&str]) -> Vec<(String, Way)> {
         let spools: Vec<PathBuf> = spools.iter().map(PathBuf::from).collect();
         let names = names(spools.iter(), &Mounts::parse(lines)).into_iter();
-        let told = names.map(|(name, way)| (name.display().to_string(), way));
-        told.collect()
+        let named = names.map(|(name, way)| (name.display().to_string(), way));
+        named.collect()
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         let lines = "1 1 8:1 / / rw - ext4 d rw\n2 1 0:5 / /proc rw - proc p rw\n\
                      3 2 0:6 / /proc/fs rw - nfsd n rw\n4 1 8:1 /m /srv/m rw - ext4 d rw\n\
                      5 4 0:7 / /srv/m/tmp rw - tmpfs t rw\n";
-        let told = [
+        let named = [
             ("/", Way::In),
             ("/proc", Way::Out),
             ("/srv/m", Way::In),
@@ -257,7 +257,7 @@ mod tests {
         ];
         assert_eq!(
             all(lines, &["/", "/srv/m"]),
-            told.map(|(name, way)| (name.to_owned(), way))
+            named.map(|(name, way)| (name.to_owned(), way))
         );
         assert_eq!(all(lines, &["/home"]), [("/home".to_owned(), Way::In)]);
     }

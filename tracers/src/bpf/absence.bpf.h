@@ -10,6 +10,7 @@
 #ifndef SPOOLSCOPE_ABSENCE_BPF_H
 #define SPOOLSCOPE_ABSENCE_BPF_H
 
+#include "call_parts.bpf.h"
 #include "steal.bpf.h"
 #include "turns.bpf.h"
 
@@ -73,6 +74,8 @@ static __always_inline void switched_in(struct task_struct *t, struct task_state
 	if (st->wake_ns < st->out_ns)
 		st->wake_ns = st->out_state == SPSC_SWITCH_BLOCKED ? now : 0;
 	account(st, now);
+	if (sum_calls && st->call && st->out_state == SPSC_SWITCH_BLOCKED)
+		slept(st, now);
 	mark_steal(t, st);
 	end_waiting(st);
 	if (st->out_state == SPSC_SWITCH_PREEMPTED) {

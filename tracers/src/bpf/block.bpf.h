@@ -129,7 +129,7 @@ static __always_inline void request_begins(struct request *rq, enum request_stag
 	u64 key = (u64)rq, now = bpf_ktime_get_ns();
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct request_state fresh = {}, *old;
-	s32 disk = disk_index(rq->q->disk);
+	s32 disk = disk_index(untrusted(rq)->q->disk);
 	struct task_state *st;
 
 	if (disk < 0)
@@ -215,7 +215,7 @@ int BPF_PROG(on_rq_complete, struct request *rq, int error, unsigned int bytes)
 		e->rec.sector = rq->__sector;
 		e->rec.call_ns = st->call_ns;
 		e->rec.bytes = rq->__data_len;
-		e->rec.dev = number_of(rq->q->disk);
+		e->rec.dev = number_of(untrusted(rq)->q->disk);
 		e->rec.cmd_flags = st->cmd_flags;
 		e->rec.pid = st->pid;
 		e->rec.tid = st->tid;

@@ -36,6 +36,8 @@ int BPF_PROG(on_btrfs_sync_file, const struct file *f, int datasync)
 	if (!f)
 		return 0;
 	nothing_written_yet();
+	if (sum_calls)
+		sum_btrfs_sync(BPF_CORE_READ(f, f_inode, i_sb, s_dev));
 	journal_event(SPSC_BTRFS_SYNC_FILE, BPF_CORE_READ(f, f_inode, i_sb, s_dev),
 		      BPF_CORE_READ(f, f_inode, i_ino), datasync, 0);
 	return 0;
@@ -62,6 +64,8 @@ int BPF_PROG(on_btrfs_write, const struct extent_io_tree *blocks)
 	if (old && *old == tree)
 		return 0;
 	info = BPF_CORE_READ(blocks, fs_info);
+	if (sum_calls && is_spool(BPF_CORE_READ(info, sb, s_dev)))
+		sum_btrfs_write();
 	bpf_map_update_elem(&writing, &tid, &tree, BPF_ANY);
 	journal_event(SPSC_BTRFS_WRITE, BPF_CORE_READ(info, sb, s_dev),
 		      BPF_CORE_READ(info, generation), 0, 0);
@@ -74,6 +78,8 @@ int BPF_PROG(on_btrfs_commit, const struct btrfs_fs_info *info)
 	if (!info)
 		return 0;
 	nothing_written_yet();
+	if (sum_calls)
+		sum_btrfs_commit(BPF_CORE_READ(info, sb, s_dev));
 	journal_event(SPSC_BTRFS_COMMIT, BPF_CORE_READ(info, sb, s_dev),
 		      BPF_CORE_READ(info, generation), 0, 0);
 	return 0;

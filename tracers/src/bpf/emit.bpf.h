@@ -5,6 +5,8 @@
 
 #include "absence.bpf.h"
 #include "filter.bpf.h"
+#include "commit_sums.bpf.h"
+#include "call_sums.bpf.h"
 
 /* `umask` and st->cwd_ino are the values before the call that makes the task known. */
 static __always_inline void emit_seen(struct task_struct *t, struct task_state *st, u64 now,
@@ -55,9 +57,9 @@ static __always_inline long fill_stat(struct spsc_syscall *r, const volatile str
 	return bad;
 }
 
-#define ACL_TOLD 0x1000 /* replaces the pointer to an access ACL, with its mode */
+#define ACL_MODE 0x1000 /* replaces the pointer to an access ACL, with its mode */
 
-/* Return the mode of an access ACL, with ACL_TOLD; 0 if it is none (linux/posix_acl_xattr.h:
+/* Return the mode of an access ACL, with ACL_MODE; 0 if it is none (linux/posix_acl_xattr.h:
  * first the owner, then named entries, then group or mask, then others). The value of another
  * attribute is not read. */
 static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
@@ -77,7 +79,7 @@ static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
 		return 0;
 	if ((u16)first != ACL_USER_OBJ || (u16)last[0] != second || (u16)last[1] != ACL_OTHER)
 		return 0;
-	return ACL_TOLD | (first >> 16 & 7) << 6 | (last[0] >> 16 & 7) << 3 | (last[1] >> 16 & 7);
+	return ACL_MODE | (first >> 16 & 7) << 6 | (last[0] >> 16 & 7) << 3 | (last[1] >> 16 & 7);
 }
 
 #define SEEK_SET 0
@@ -110,15 +112,10 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 		r->pos = pair[0];
 		r->size = pair[1];
 	} else if (s->extra == EXTRA_IOV) {
-		u64 n = r->args[2];
+		struct vector vector = {.at = (u64)user, .n = r->args[2]};
 
-		for (u64 i = 0; i < 64 && i < n; i++) {
-			if (bpf_probe_read_user(&pair, 16, user + i * 16)) {
-				bad = 1;
-				break;
-			}
-			r->count += pair[1];
-		}
+		bad = add_up(&vector);
+		r->count = vector.bytes;
 	} else if (s->extra == EXTRA_HOW) {
 		bad |= bpf_probe_read_user(&pair, 16, user);
 		r->args[2] = pair[0];
@@ -181,20 +178,18 @@ static __always_inline void fill_object(struct task_struct *t, struct task_state
 		r->size = MEMBER(struct inode, inode, i_size);
 }
 
-static __always_inline void fill_call(struct task_struct *t, struct task_state *st,
-				      struct spsc_syscall *r, long ret, u64 now, u32 flags)
+static __always_inline void fill_record(struct task_struct *t, struct task_state *st,
+					struct spsc_syscall *r, long ret, u64 now, u32 flags)
 {
 	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
 
 	r->start_ns = st->start_ns;
 	r->end_ns = now;
-	r->oncpu_ns = st->oncpu_ns + (now - st->last_ns);
+	r->oncpu_ns = st->oncpu_ns;
 	r->blocked_ns = st->blocked_ns;
 	r->runq_ns = st->runq_ns;
 	r->preempted_ns = st->preempted_ns;
-	r->stolen_ns = SPSC_STEAL_UNTOLD;
-	if (steal_is_told())
-		r->stolen_ns = st->stolen_ns + stolen_lately(t, st, now);
+	r->stolen_ns = steal_is_counted() ? st->stolen_ns : SPSC_STEAL_UNKNOWN;
 	r->seq = st->n_calls - 1;
 	r->ret = ret;
 	r->size = -1;
@@ -223,6 +218,25 @@ static __always_inline void fill_call(struct task_struct *t, struct task_state *
 	fill_place(r, s->at2);
 }
 
+/* The same for the current task's seldom calls: the verifier checks a global function once, and not
+ * on each way to it, but a call of one takes 10 to 20 ns. */
+__noinline int fill_seldom(struct task_state *st, struct spsc_syscall *r, long ret, u64 now,
+			   u32 flags)
+{
+	if (st && r)
+		fill_record(bpf_get_current_task_btf(), st, r, ret, now, flags);
+	return 0;
+}
+
+static __always_inline void fill_call(struct task_struct *t, struct task_state *st,
+				      struct spsc_syscall *r, long ret, u64 now, u32 flags)
+{
+	if (flags & SPSC_CALL_IN_FLIGHT)
+		fill_seldom(st, r, ret, now, flags);
+	else
+		fill_record(t, st, r, ret, now, flags);
+}
+
 /* Read one string to the end of a record; return its length without NUL. */
 static __always_inline u32 read_text(struct spsc_syscall *r, char *to, u32 room, u64 user)
 {
@@ -237,7 +251,7 @@ static __always_inline u32 read_text(struct spsc_syscall *r, char *to, u32 room,
 	return 0;
 }
 
-static __always_inline u32 view_told(const struct task_state *st)
+static __always_inline u32 recorded_view(const struct task_state *st)
 {
 	return st->view == VIEW_ASSUMED ? 0 : st->view;
 }
@@ -257,7 +271,7 @@ static __always_inline void fill_texts(struct task_state *st, struct ring_call *
 	const volatile struct call_shape *s = &shapes[(st->call - 1) & (MAX_CALLS - 1)];
 
 	e->head.stride = room;
-	e->head.view = view_told(st);
+	e->head.view = recorded_view(st);
 	if (s->flags & SHAPE_EXEC) {
 		bpf_probe_read_kernel(text, PATH_SHORT, st->name.text);
 		e->head.len1 = PATH_SHORT - 1; /* the reader stops at the NUL */
@@ -292,17 +306,16 @@ static __always_inline void submit_call(struct task_state *st, void *record)
 #define ENAMETOOLONG 36
 
 /* Paths longer than PATH_SHORT are rare; they get a record of their own size. */
-static __noinline int emit_long(struct task_struct *t, struct task_state *st, long ret, u64 now,
-				u32 flags)
+__noinline int emit_long(struct task_state *st, long ret, u64 now, u32 flags)
 {
 	struct ring_call_long *e;
 
-	if (!st || !t)
+	if (!st)
 		return 0;
 	e = reserve(SPSC_KIND_SYSCALL, sizeof(*e));
 	if (!e)
 		return 0;
-	fill_call(t, st, &e->c.rec, ret, now, flags);
+	fill_seldom(st, &e->c.rec, ret, now, flags);
 	fill_texts(st, &e->c, e->text, PATH_LONG);
 	/* A path of PATH_LONG - 1 bytes is complete if the kernel took it: it takes no longer
 	 * one. */
@@ -325,9 +338,28 @@ static __always_inline void emit_one(struct task_struct *t, struct task_state *s
 	fill_call(t, st, &e->c.rec, ret, now, flags);
 	e->c.head.len1 = cut_socket(st, s, st->name_read - 1);
 	e->c.head.stride = sizeof(e->text);
-	e->c.head.view = view_told(st);
+	e->c.head.view = recorded_view(st);
 	__builtin_memcpy(e->text, st->name.text, sizeof(e->text));
 	submit_call(st, e);
+}
+
+/* Let the time on the CPU end now, so that the sum and the record of a call have the same parts. */
+static __always_inline void settle(struct task_struct *t, struct task_state *st, u64 now)
+{
+	st->stolen_ns += stolen_lately(t, st, now);
+	st->oncpu_ns += now - st->last_ns;
+	st->last_ns = now;
+}
+
+/* End an absence whose end was not reported. */
+__noinline int end_unseen(u64 now)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_state *st = state_of(t);
+
+	if (st)
+		switched_in(t, st, now);
+	return 0;
 }
 
 static __always_inline void emit_call(struct task_struct *t, struct task_state *st, long ret,
@@ -338,14 +370,23 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 	struct ring_call *plain;
 
 	if (st->out_ns) {
-		switched_in(t, st, now);
+		end_unseen(now);
 		flags |= SPSC_CALL_SWITCH_UNSEEN;
+	}
+	settle(t, st, now);
+	if (sum_calls) {
+		sum_call(t, st, ret, now);
+		end_asking(st, now);
+	}
+	if (no_records) {
+		touch(st);
+		return;
 	}
 	if (!st->seen && !(s->flags & SHAPE_CHDIR))
 		note_cwd(t, st);
 	if (!st->seen)
 		emit_seen(t, st, now, s->flags & SHAPE_UMASK ? ret : untrusted(t)->fs->umask);
-	touch(t, st);
+	touch(st);
 	st->n_calls++; /* before reserving: a lost record leaves a hole in seq */
 	if (s->path < 0 && s->text < 0) {
 		plain = reserve(SPSC_KIND_SYSCALL, sizeof(*plain));
@@ -366,7 +407,7 @@ static __always_inline void emit_call(struct task_struct *t, struct task_state *
 	fill_texts(st, &e->c, e->text, PATH_SHORT);
 	if (truncated(&e->c) && !(s->flags & SHAPE_EXEC)) {
 		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
-		emit_long(t, st, ret, now, flags);
+		emit_long(st, ret, now, flags);
 		return;
 	}
 	submit_call(st, e);

@@ -83,7 +83,7 @@ static __always_inline void emit_fault(struct address_space *mapping, u64 page, 
 				       u32 event, bool look)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	struct inode *inode = mapping->host;
+	struct inode *inode = untrusted(mapping)->host;
 	struct task_state *st;
 	struct ring_fault *e;
 	struct spsc_fault *r;
@@ -114,7 +114,7 @@ static __always_inline void emit_fault(struct address_space *mapping, u64 page, 
 
 static __always_inline bool of_spool(struct address_space *mapping)
 {
-	struct inode *inode = mapping->host;
+	struct inode *inode = untrusted(mapping)->host;
 
 	return armed && inode && inode_on_spool(inode, inode->i_sb->s_dev);
 }
@@ -140,7 +140,7 @@ static __always_inline bool in_user_fault(struct task_struct *t)
 {
 	struct pt_regs *regs;
 
-	if (t->flags & PF_KTHREAD || !t->mm)
+	if (t->flags & PF_KTHREAD || !untrusted(t)->mm)
 		return false;
 	regs = (struct pt_regs *)bpf_task_pt_regs(t);
 #if defined(__TARGET_ARCH_x86)

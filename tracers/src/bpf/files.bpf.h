@@ -126,11 +126,9 @@ static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user
 
 enum answer { NO, YES, MAYBE };
 
-static __always_inline bool absolute_on_spool(struct task_struct *t, struct task_state *st)
+static __always_inline bool absolute_on_spool(struct task_struct *t, struct task_state *st,
+					      bool tidy)
 {
-	u32 up;
-	bool tidy = tidied(st, &up);
-
 	if (sees_our_mounts(t))
 		return leads_in(way_of(st, tidy, 0, 0));
 	if (root_on_spool(t))
@@ -143,24 +141,38 @@ struct directory {
 	u64 dentry, mnt;
 };
 
-/* Go up as ".." does, also from the root of a mount. */
-static __always_inline void go_up(struct directory *at, u32 times)
-{
-	for (u32 i = 0; i < PATH_SHORT && times; i++) {
-		struct mount *mount;
+/* A way up, by a loop of which the verifier checks one turn. */
+struct rise {
+	struct directory at;
+	u32 levels; /* that are left */
+};
 
-		if (at->dentry != (u64)MEMBER(struct vfsmount, at->mnt, mnt_root)) {
-			at->dentry = (u64)MEMBER(struct dentry, at->dentry, d_parent);
-			times--;
-			continue;
-		}
-		mount = (void *)(at->mnt - bpf_core_field_offset(struct mount, mnt));
-		at->dentry = (u64)MEMBER(struct mount, mount, mnt_mountpoint);
-		mount = MEMBER(struct mount, mount, mnt_parent);
-		if ((u64)mount + bpf_core_field_offset(struct mount, mnt) == at->mnt)
-			return; /* the root directory */
-		at->mnt = (u64)mount + bpf_core_field_offset(struct mount, mnt);
+static long rise_one(u32 i, struct rise *rise)
+{
+	struct directory *at = &rise->at;
+	struct mount *mount;
+
+	if (at->dentry != (u64)MEMBER(struct vfsmount, at->mnt, mnt_root)) {
+		at->dentry = (u64)MEMBER(struct dentry, at->dentry, d_parent);
+		return !--rise->levels;
 	}
+	mount = (void *)(at->mnt - bpf_core_field_offset(struct mount, mnt));
+	at->dentry = (u64)MEMBER(struct mount, mount, mnt_mountpoint);
+	mount = MEMBER(struct mount, mount, mnt_parent);
+	if ((u64)mount + bpf_core_field_offset(struct mount, mnt) == at->mnt)
+		return 1; /* the root directory */
+	at->mnt = (u64)mount + bpf_core_field_offset(struct mount, mnt);
+	return 0;
+}
+
+/* Return the directory that ".." leads to after so many levels, also from the root of a mount. */
+static __always_inline struct directory above_by(const struct directory *from, u32 levels)
+{
+	struct rise rise = {.at = *from, .levels = levels};
+
+	if (levels)
+		bpf_loop(PATH_SHORT, rise_one, &rise, 0);
+	return rise.at;
 }
 
 /* Return true if a relative path leads to a spool from the directory that is `up` levels above
@@ -177,8 +189,7 @@ __noinline bool leads_from(const struct directory *from, u32 up, bool tidy)
 
 	if (!from)
 		return false;
-	at = *from;
-	go_up(&at, up);
+	at = above_by(from, up);
 	inode = MEMBER(struct dentry, at.dentry, d_inode);
 	ino = MEMBER(struct inode, inode, i_ino);
 	dev = dev_of(inode);
@@ -202,8 +213,7 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	long n = bpf_probe_read_user_str(st->name.text, sizeof(st->name.text), (void *)user);
 	struct directory from = {};
 	struct file *dir;
-	bool tidy;
-	u32 up;
+	int up;
 
 	st->name_read = n > 0 ? n : 0;
 	if (n < 0 && user)
@@ -211,7 +221,7 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 	if (n < 0) /* futimens(fd) is utimensat(fd, NULL) */
 		st->name.text[0] = 0;
 	if (st->name.text[0] == '/')
-		return absolute_on_spool(t, st) ? YES : NO;
+		return absolute_on_spool(t, st, tidied(st) != NOT_TIDIED) ? YES : NO;
 	if ((s32)dirfd == AT_FDCWD) {
 		from.dentry = (u64)untrusted(t)->fs->pwd.dentry;
 		from.mnt = (u64)untrusted(t)->fs->pwd.mnt;
@@ -222,8 +232,8 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 		from.dentry = (u64)MEMBER(struct file, dir, f_path.dentry);
 		from.mnt = (u64)MEMBER(struct file, dir, f_path.mnt);
 	}
-	tidy = tidied(st, &up);
-	return leads_from(&from, up, tidy) ? YES : NO;
+	up = tidied(st);
+	return leads_from(&from, up == NOT_TIDIED ? 0 : up, up != NOT_TIDIED) ? YES : NO;
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */

@@ -13,6 +13,33 @@ static __always_inline s64 arg_of(const struct task_state *st, s8 i)
 	return n < 6 ? st->args[n] : 0;
 }
 
+#define LARGEST_VECTOR 64
+
+/* An array of struct iovec. */
+struct vector {
+	u64 at, n;
+	u64 bytes; /* of the first LARGEST_VECTOR elements, as far as they can be read */
+};
+
+/* Add up the lengths of an array of struct iovec; return 1 if an element cannot be read. */
+__noinline int add_up(struct vector *vector)
+{
+	u64 bytes = 0, pair[2];
+	int bad = 0;
+
+	if (!vector)
+		return 1;
+	for (u64 i = 0; i < LARGEST_VECTOR && i < vector->n; i++) {
+		if (bpf_probe_read_user(&pair, 16, (void *)(vector->at + i * 16))) {
+			bad = 1;
+			break;
+		}
+		bytes += pair[1];
+	}
+	vector->bytes = bytes;
+	return bad;
+}
+
 static __always_inline enum answer object_on_spool(struct task_struct *t, struct task_state *st,
 						   const volatile struct call_shape *s)
 {

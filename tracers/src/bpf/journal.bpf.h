@@ -13,6 +13,7 @@
 #ifndef SPOOLSCOPE_JOURNAL_BPF_H
 #define SPOOLSCOPE_JOURNAL_BPF_H
 
+#include "commit_sums.bpf.h"
 #include "watch.bpf.h"
 
 static __always_inline void fill_journal(struct spsc_journal *r, u16 event, u32 dev, u64 id)
@@ -107,6 +108,8 @@ int BPF_PROG(on_jbd2_start, journal_t *j, transaction_t *t)
 	if (!j || !t)
 		return 0;
 	set_committing(j, 1);
+	if (sum_calls)
+		sum_jbd2_start(journal_dev(j));
 	jbd2_event(SPSC_JBD2_START, j, t);
 	return 0;
 }
@@ -147,6 +150,8 @@ int BPF_PROG(on_jbd2_end, journal_t *j, transaction_t *t)
 		return 0;
 	jbd2_event(SPSC_JBD2_END, j, t);
 	set_committing(j, 0);
+	if (sum_calls)
+		sum_jbd2_end(journal_dev(j));
 	return 0;
 }
 
@@ -173,9 +178,12 @@ int BPF_PROG(on_jbd2_checkpoint, journal_t *j, int result)
  * sched_waking program: a second one would double the cost of every waking. */
 static __always_inline void jbd2_woken(void *ctx, struct task_struct *t, u8 waker)
 {
-	struct ring_journal *e = reserve(SPSC_KIND_JOURNAL, sizeof(*e));
+	struct ring_journal *e;
 	long n;
 
+	if (sum_calls)
+		sum_wake(t->pid, waker);
+	e = reserve(SPSC_KIND_JOURNAL, sizeof(*e));
 	if (!e)
 		return;
 	fill_journal(&e->rec, SPSC_JBD2_WAKE, 0, 0);

@@ -38,6 +38,7 @@ typedef u32 dev_t;
 
 enum {
 	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_F_NO_PREALLOC = 1,
@@ -47,6 +48,7 @@ enum {
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
@@ -65,14 +67,12 @@ enum pageflags {
 struct pt_regs {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp, flags;
+#elif defined(__TARGET_ARCH_arm64)
+	int syscallno;
 #endif
 };
 
 #if defined(__TARGET_ARCH_arm64)
-struct pt_regs {
-	int syscallno;
-};
-
 struct user_pt_regs {
 	u64 regs[31];
 	u64 sp, pc, pstate;
@@ -258,7 +258,11 @@ struct css_set {
 };
 
 struct thread_info {
-	u32 status; /* x86: TS_COMPAT while in a 32-bit system call */
+#if defined(__TARGET_ARCH_x86)
+	u32 status; /* TS_COMPAT while in a 32-bit system call */
+#else
+	unsigned long flags; /* TIF_32BIT in a program of 32 bits */
+#endif
 };
 
 struct sched_info {
@@ -478,6 +482,7 @@ struct bpf_iter__task_file {
 #define PF_IO_WORKER 0x00000010
 #define PF_KTHREAD 0x00200000
 #define TS_COMPAT 0x0002
+#define TIF_32BIT (1ul << 22)
 #define AT_FDCWD -100
 #define AF_UNIX 1
 #define ACL_USER_OBJ 1

@@ -50,8 +50,9 @@ static __always_inline void note_lookup(struct task_struct *t, struct task_state
 
 	st->dir_ino = dir ? dir->i_ino : 0;
 	st->dir_dev = dir ? dir->i_sb->s_dev : 0;
+	st->dir = dir ? (u64)walk->path.dentry : 0;
 	st->name_of = st->name_bytes = st->name_at = 0;
-	if (dir)
+	if (dir && !no_records)
 		note_name(walk, st);
 }
 

@@ -74,16 +74,12 @@ static __always_inline u64 untidy_word(u64 word, u64 next)
 	       (((again - ones) & ~again) | ((dot - ones) & ~dot));
 }
 
-/* Return true if "//" or "/." is in the part that is compared. Functions that read a path are
- * global: the verifier checks them once, not on every way to them. */
-__noinline bool untidy(const struct name *name, u32 bytes)
+/* Return true if "//" or "/." is in the part that is compared. */
+static __always_inline bool untidy(const struct name *name, u32 bytes)
 {
-	const u64 *word;
+	const u64 *word = (const u64 *)name->text;
 	u64 found;
 
-	if (!name)
-		return false;
-	word = (const u64 *)name->text;
 	found = name->text[0] == '.';
 	for (u32 i = 0; i < PATH_SHORT / 8 - 1 && i * 8 < bytes; i++) {
 		found |= untidy_word(word[i], word[i] >> 8 | word[i + 1] << 56);
@@ -124,19 +120,22 @@ static long tidy_byte(u32 i, struct tidying *t)
 	return 0;
 }
 
-/* Write the path to `tidy` in the form of names of spools; return false if it already has it.
- * `up` is the number of ".." with which it begins; paths with ".." elsewhere keep it. */
-static __always_inline bool tidied(struct task_state *st, u32 *up)
-{
-	struct tidying t = {.st = st, .before = st->name.text[0] == '/' ? 0 : '/'};
+#define NOT_TIDIED (-1)
 
-	*up = 0;
-	if (!untidy(&st->name, st->name_read))
-		return false;
+/* Write the path to `tidy` in the form of names of spools and return the number of ".." with which
+ * it begins; paths with ".." elsewhere keep it. Return NOT_TIDIED if it already has that form.
+ * Functions that read a path are global: the verifier checks them once, not on every way to them. */
+__noinline int tidied(struct task_state *st)
+{
+	struct tidying t = {};
+
+	if (!st || !untidy(&st->name, st->name_read))
+		return NOT_TIDIED;
+	t.st = st;
+	t.before = st->name.text[0] == '/' ? 0 : '/';
 	bpf_loop(PATH_SHORT - 1, tidy_byte, &t, 0);
 	st->tidy.text[t.used & (PATH_SHORT - 1)] = 0;
-	*up = t.up;
-	return true;
+	return t.up;
 }
 
 /* True if none of these names begins with these eight bytes. */

@@ -29,9 +29,11 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 	st->waker = SPSC_WAKER_NONE;
 	st->held_ns = 0;
 	st->n_frames = 0;
+	st->stack_hash = 0;
 	if (runnable) {
 		st->out_state = SPSC_SWITCH_PREEMPTED;
-		begin_waiting(st);
+		if (!no_records)
+			begin_waiting(st);
 		return;
 	}
 	st->out_state = SPSC_SWITCH_BLOCKED;
@@ -43,6 +45,11 @@ static __always_inline void switched_out(void *ctx, struct task_struct *t, struc
 		return;
 	n = bpf_get_stack(ctx, st->stack, sizeof(st->stack), SKIP_BPF_FRAMES);
 	st->n_frames = n > 0 ? (u64)n >> 3 : 0;
+	if (!sum_calls || !st->call)
+		return;
+	hash_stack(st);
+	if (cause_of(st) & CAUSE_COMMIT)
+		waits_for_commit(st, now);
 }
 
 /* prev_state became an argument in 9c2136be0878 "sched/tracing: Append prev_state
@@ -54,13 +61,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct task_state *st;
 
 	st = state_of(prev);
-	if (st && (st->call || st->watched))
+	if (st && (st->call || (st->watched && !no_records)))
 		switched_out(ctx, prev, st, preempt || prev_state == 0, bpf_ktime_get_ns());
-	if (waiting)
+	if (!no_records && waiting)
 		end_turn(prev, next, bpf_ktime_get_ns());
 	st = state_of(next);
 	if (st && st->out_ns) {
-		find_holder(st, next->pid);
+		if (!no_records)
+			find_holder(st, next->pid);
 		switched_in(next, st, bpf_ktime_get_ns());
 	}
 	return 0;
@@ -69,6 +77,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 static __always_inline void woken(struct task_struct *me, struct task_state *st, u8 waker)
 {
 	st->wake_ns = bpf_ktime_get_ns();
+	if (no_records)
+		return;
 	begin_waiting(st);
 	st->waker = waker;
 	st->waker_pid = me->tgid;

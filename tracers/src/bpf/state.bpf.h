@@ -38,7 +38,7 @@ struct call_shape {
 	u8 is_data; /* reads or writes at an offset, and may be shed */
 	s8 at, at2;
 	u8 user_stack; /* note the calling user code: user_stacks.bpf.h */
-	u8 pad;
+	s8 size; /* the bytes that are asked for; of vectors the extra argument has them */
 };
 
 enum shape_extra {
@@ -98,6 +98,8 @@ const volatile u32 root_mount; /* id of the mount it lies on */
 const volatile u32 last_ring; /* index in `rings` */
 const volatile u32 self_pid; /* the recorder never records itself */
 const volatile bool filter_tasks;
+const volatile bool sum_calls; /* keep the sums of call_sums.bpf.h */
+const volatile bool no_records; /* only these: no records are made */
 const volatile u32 n_cgroups;
 const volatile u64 cgroup_ids[8];
 const volatile u32 n_comms;
@@ -137,6 +139,16 @@ struct name {
 	u64 ino;
 	char text[PATH_SHORT]; /* the first NAME_COMPARED bytes are compared */
 };
+
+/* A part of a call's time asleep. */
+struct part {
+	u64 what; /* a cause, or the hash of a stack (STACK_HASH) whose cause is not known yet */
+	u64 ns;
+};
+
+/* Most parts of a call: one for each cause, or for each stack whose cause is not known yet; further
+ * ones count as unexplained. */
+#define MOST_PARTS 16
 
 struct task_state {
 	/* the call under way; call == 0: none */
@@ -183,6 +195,15 @@ struct task_state {
 	u8 committing; /* jbd2 thread between start and end of a commit */
 	u8 waits; /* counted in `waiting`: turns.bpf.h */
 	u8 unjudged; /* why a name of this call could lead anywhere: enum unjudged_why */
+	u8 n_parts; /* of the call under way, for call_sums.bpf.h */
+	u8 unnamed; /* the cause of a part was not known */
+	u8 forced; /* it forced the log of xfs */
+	struct part parts[MOST_PARTS];
+	u64 stack_hash; /* of `stack`; 0: none */
+	u64 dir; /* dentry of dir_ino, for its name */
+	u64 dir_met; /* the directory in which the call waited last, 0 none */
+	u64 log_commit_ns; /* begin of the commit that the call makes itself, 0 none */
+	u64 commit_wait_ns; /* begin of the call's first wait for a commit, 0 none */
 	struct climb climb;
 	u32 n_frames;
 	u64 stack[SPSC_STACK_FRAMES];
@@ -240,6 +261,7 @@ enum {
 	COUNT_COMPAT = 49, /* 32-bit calls seen: not recorded, as their numbers differ */
 	COUNT_RESCUED = 50, /* records that went to the last ring as that of their CPU was full */
 	COUNT_NOT_COMPLETED = 51, /* requests for whose completion no program ran */
+	COUNT_UNSUMMED = 52, /* calls that are in no sum, as a table or a ring was full */
 };
 
 struct {
@@ -257,8 +279,12 @@ static __always_inline void count(u32 what)
 		(*n)++;
 }
 
-/* A question to user space, not a record: views.bpf.h. */
+/* Not records: a question to user space (views.bpf.h), and what the sums need (call_parts.bpf.h,
+ * call_sums.bpf.h). rollup/asked_causes.rs repeats the numbers. */
 #define RING_VIEW 256
+#define RING_STACK 257
+#define RING_UNNAMED 258
+#define RING_DIRECTORY 259
 
 /* Ring records start with this; strings follow a syscall or task record. */
 struct ring_head {
@@ -328,12 +354,16 @@ static __always_inline void *reserve_in(u32 index, u64 size)
 
 static __always_inline void *reserve(u32 kind, u64 size)
 {
-	struct ring_head *h = reserve_in(bpf_get_smp_processor_id(), size);
+	struct ring_head *h;
 
+	if (no_records && kind < RING_VIEW)
+		return NULL;
+	h = reserve_in(bpf_get_smp_processor_id(), size);
 	if (!h) {
 		h = reserve_in(last_ring, size);
 		if (!h) {
-			count(kind);
+			if (kind < RING_VIEW)
+				count(kind);
 			return NULL;
 		}
 		count(COUNT_RESCUED);
@@ -365,15 +395,17 @@ extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
 		value_;                                                                            \
 	})
 
-/* Return the same task, for loads alone. For each pointer loaded from a trusted one the verifier
- * checks up to four times if that can be trusted, too, and searches all types of the kernel each
- * time: that took two thirds of the time to load all programs. */
-static __always_inline struct task_struct *untrusted(struct task_struct *t)
-{
-	if (bpf_ksym_exists(bpf_rdonly_cast))
-		return bpf_rdonly_cast(t, bpf_core_type_id_kernel(struct task_struct));
-	return t;
-}
+/* The same pointer, for loads alone. For each pointer loaded from a trusted one the verifier checks
+ * up to four times if that can be trusted, too, and searches all types of the kernel each time: that
+ * took two thirds of the time to load all programs. */
+#define untrusted(pointer)                                                                         \
+	({                                                                                         \
+		typeof(pointer) trusted_ = (pointer);                                              \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                              \
+			trusted_ = bpf_rdonly_cast(trusted_,                                       \
+						   bpf_core_type_id_kernel(typeof(*trusted_)));    \
+		trusted_;                                                                          \
+	})
 
 static __always_inline struct task_state *state_of(struct task_struct *t)
 {

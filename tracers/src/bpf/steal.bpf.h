@@ -32,7 +32,7 @@ struct task_struct___scheduled {
 #pragma clang attribute pop
 
 /* Kernels without CONFIG_PARAVIRT_TIME_ACCOUNTING, or without groups of tasks, do not report it. */
-static __always_inline bool steal_is_told(void)
+static __always_inline bool steal_is_counted(void)
 {
 	return bpf_core_field_exists(struct rq, prev_steal_time_rq) &&
 	       bpf_core_field_exists(struct cfs_rq, rq);
@@ -44,9 +44,9 @@ static __always_inline u64 steal_clock(struct task_struct *t)
 	struct cfs_rq *cfs_rq;
 	struct rq *rq;
 
-	if (!steal_is_told())
+	if (!steal_is_counted())
 		return 0;
-	cfs_rq = ((struct task_struct___scheduled *)t)->se.cfs_rq;
+	cfs_rq = untrusted((struct task_struct___scheduled *)t)->se.cfs_rq;
 	rq = cfs_rq ? cfs_rq->rq : NULL;
 	return rq ? rq->prev_steal_time_rq : 0;
 }

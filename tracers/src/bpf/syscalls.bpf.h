@@ -31,8 +31,17 @@ static __always_inline bool path_elsewhere(struct task_struct *t, struct pt_regs
 	return elsewhere(t, PT_REGS_PARM1_SYSCALL(regs), PT_REGS_PARM2_SYSCALL(regs));
 }
 
+static __always_inline bool is_compat(struct task_struct *t)
+{
+#if defined(__TARGET_ARCH_x86)
+	return t->thread_info.status & TS_COMPAT;
+#else
+	return t->thread_info.flags & TIF_32BIT;
+#endif
+}
+
 /* Return true for ioctls that change contents or descriptors; queries of terminals are frequent. */
-static __always_inline bool is_told_ioctl(u32 command)
+static __always_inline bool is_recorded_ioctl(u32 command)
 {
 	return command == FICLONE || command == FICLONERANGE || command == FIOCLEX ||
 	       command == FIONCLEX;
@@ -78,13 +87,13 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	if (!armed || (unsigned long)nr >= MAX_NR || !(call = call_of_nr[nr]))
 		return 0;
 	t = bpf_get_current_task_btf();
-	if (t->thread_info.status & TS_COMPAT) { /* 32-bit numbers mean other calls */
+	if (is_compat(t)) { /* 32-bit numbers mean other calls */
 		if (target_state(t))
 			count(COUNT_COMPAT);
 		return 0;
 	}
 	s = &shapes[(call - 1) & (MAX_CALLS - 1)];
-	if (s->extra == EXTRA_CLONE && !is_told_ioctl(PT_REGS_PARM2_SYSCALL(regs)))
+	if (s->extra == EXTRA_CLONE && !is_recorded_ioctl(PT_REGS_PARM2_SYSCALL(regs)))
 		return 0;
 	if ((s->flags & SHAPE_SOCKET) &&
 	    !is_socket_name(PT_REGS_PARM2_SYSCALL(regs), PT_REGS_PARM3_SYSCALL(regs)))
@@ -126,10 +135,14 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 			count_unjudged(st->unjudged);
 		return 0;
 	}
-	st->cwd_spool = cwd_on_spool(t);
+	if (!no_records || (s->flags & SHAPE_CHDIR))
+		st->cwd_spool = cwd_on_spool(t);
 	if (s->flags & SHAPE_CHDIR)
 		note_cwd(t, st);
 	st->out_ns = 0;
+	st->n_parts = st->unnamed = 0;
+	st->dir_met = st->log_commit_ns = st->commit_wait_ns = 0;
+	st->forced = 0;
 	st->stolen_ns = 0;
 	mark_steal(t, st);
 	st->start_ns = st->last_ns = bpf_ktime_get_ns();

@@ -85,16 +85,24 @@ static __always_inline bool process_touched(struct task_struct *t, const struct 
 	return leader && leader->touched;
 }
 
-static __always_inline void touch(struct task_struct *t, struct task_state *st)
+__noinline int touch_leader(void)
 {
+	struct task_struct *t = bpf_get_current_task_btf();
 	struct task_state *leader;
 
-	if (st->touched)
-		return;
-	st->touched = 1;
 	leader = bpf_task_storage_get(&tasks, t->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (leader)
 		leader->touched = 1;
+	return 0;
+}
+
+/* Note that the current task reached a spool. */
+static __always_inline void touch(struct task_state *st)
+{
+	if (st->touched)
+		return;
+	st->touched = 1;
+	touch_leader();
 }
 
 #endif

@@ -62,7 +62,7 @@ struct {
 
 static __always_inline void read_entry(struct io_kiocb *req, struct uring_sqe *sqe)
 {
-	struct io_ring_ctx *ctx = req->ctx;
+	struct io_ring_ctx *ctx = untrusted(req)->ctx;
 	u32 at = (ctx->cached_sq_head - 1) & (ctx->sq_entries - 1);
 
 	if (!(ctx->flags & IORING_SETUP_NO_SQARRAY) &&
@@ -174,7 +174,7 @@ int BPF_PROG(on_uring_submit, struct io_kiocb *req)
 		}
 	}
 	op.submit_ns = bpf_ktime_get_ns();
-	op.ring = (u64)req->ctx;
+	op.ring = (u64)untrusted(req)->ctx;
 	op.offset = sqe.off;
 	op.size = sqe.len;
 	op.op_flags = sqe.op_flags;

@@ -157,7 +157,7 @@ static __always_inline u32 longest_living(struct task_struct *t, const struct vi
 	u32 tid = t->pid;
 
 	for (int i = 0; i < 8; i++) {
-		t = t->real_parent;
+		t = untrusted(t)->real_parent;
 		if (!t->pid || untrusted(t)->fs->root.dentry->d_inode->i_ino != key->root_ino ||
 		    root_mount_of(t) != key->root_mount)
 			break;
@@ -166,33 +166,36 @@ static __always_inline u32 longest_living(struct task_struct *t, const struct vi
 	return tid;
 }
 
-static __always_inline void ask_for_view(struct task_struct *t, struct view_key *key, u64 event)
+__noinline int ask_for_view(void)
 {
-	u64 *asked = bpf_map_lookup_elem(&views_asked, key);
+	struct task_struct *t = bpf_get_current_task_btf();
+	u64 event = untrusted(t)->nsproxy->mnt_ns->event;
+	struct view_key key = view_key_of(t);
+	u64 *asked = bpf_map_lookup_elem(&views_asked, &key);
 	struct ring_view *e;
 
 	if (asked && *asked == event)
-		return;
+		return 0;
 	e = reserve(RING_VIEW, sizeof(*e));
 	if (!e)
-		return; /* the next call asks again */
-	e->key = *key;
+		return 0; /* the next call asks again */
+	e->key = key;
 	e->event = event;
-	e->tid = longest_living(t, key);
+	e->tid = longest_living(t, &key);
 	e->pad = 0;
-	bpf_map_update_elem(&views_asked, key, &event, BPF_ANY);
+	bpf_map_update_elem(&views_asked, &key, &event, BPF_ANY);
 	bpf_ringbuf_submit(e, 0);
+	return 0;
 }
 
 /* Return what is known of the current task's view; ask for it if it is missing or outdated. */
 static __always_inline struct view *view_of(struct task_struct *t)
 {
 	struct view_key key = view_key_of(t);
-	u64 event = untrusted(t)->nsproxy->mnt_ns->event;
 	struct view *view = bpf_map_lookup_elem(&views, &key);
 
-	if (!view || view->event != event)
-		ask_for_view(t, &key, event);
+	if (!view || view->event != untrusted(t)->nsproxy->mnt_ns->event)
+		ask_for_view();
 	return view;
 }
 

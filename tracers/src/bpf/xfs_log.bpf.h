@@ -13,9 +13,14 @@
 SEC("tp_btf/xfs_log_force")
 int BPF_PROG(on_xfs_log_force, struct xfs_mount *mp, s64 lsn, u64 caller)
 {
-	if (mp)
-		journal_event_of(caller, SPSC_XFS_LOG_FORCE, BPF_CORE_READ(mp, m_super, s_dev), lsn,
-				 0);
+	u32 dev;
+
+	if (!mp)
+		return 0;
+	dev = BPF_CORE_READ(mp, m_super, s_dev);
+	if (sum_calls)
+		sum_log_force(dev);
+	journal_event_of(caller, SPSC_XFS_LOG_FORCE, dev, lsn, 0);
 	return 0;
 }
 
@@ -32,17 +37,23 @@ static __always_inline u32 iclog_dev(struct xlog_in_core *iclog)
 SEC("tp_btf/xlog_iclog_syncing")
 int BPF_PROG(on_xfs_iclog_sync, struct xlog_in_core *iclog)
 {
-	if (iclog)
-		journal_event(SPSC_XFS_ICLOG_SYNC, iclog_dev(iclog), (u64)iclog,
-			      BPF_CORE_READ(iclog, ic_offset), 0);
+	if (!iclog)
+		return 0;
+	if (sum_calls)
+		sum_iclog_sync(iclog_dev(iclog), (u64)iclog);
+	journal_event(SPSC_XFS_ICLOG_SYNC, iclog_dev(iclog), (u64)iclog,
+		      BPF_CORE_READ(iclog, ic_offset), 0);
 	return 0;
 }
 
 SEC("tp_btf/xlog_iclog_sync_done")
 int BPF_PROG(on_xfs_iclog_done, struct xlog_in_core *iclog)
 {
-	if (iclog)
-		journal_event(SPSC_XFS_ICLOG_DONE, iclog_dev(iclog), (u64)iclog, 0, 0);
+	if (!iclog)
+		return 0;
+	if (sum_calls)
+		sum_iclog_done(iclog_dev(iclog), (u64)iclog);
+	journal_event(SPSC_XFS_ICLOG_DONE, iclog_dev(iclog), (u64)iclog, 0, 0);
 	return 0;
 }
 

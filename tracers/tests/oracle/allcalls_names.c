@@ -11,6 +11,8 @@ static void look(const char *name, int dir)
 {
 	struct stat st;
 	char answer[512]; /* larger than a struct statx */
+	unsigned int handle[40] = {128}, small[2] = {0}; /* struct file_handle */
+	int mount;
 
 	CALL(stat, S(name), S(&st));
 	CALL(lstat, S(name), S(&st));
@@ -22,6 +24,9 @@ static void look(const char *name, int dir)
 	CALL(readlink, S(name), S(answer), 100);
 	CALL(readlinkat, dir, S(name), S(answer), 3);
 	CALL(statfs, S(name), S(answer));
+	CALL(name_to_handle_at, dir, S(name), S(handle), S(&mount), 0);
+	CALL(name_to_handle_at, dir, S(name), S(small), S(&mount),
+	     AT_SYMLINK_FOLLOW); /* EOVERFLOW */
 }
 
 void make_stats(void)

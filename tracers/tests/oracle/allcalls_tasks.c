@@ -283,6 +283,7 @@ static void pad_paths(long dir)
 		AT_ROW(statx, 0, 0, b),
 		AT_ROW(faccessat, 0),
 		AT_ROW(faccessat2, 0, 0),
+		AT_ROW(name_to_handle_at, b, b, 0),
 		AT_ROW(readlinkat, b, 1),
 		AT_ROW(renameat, dir, to),
 		AT_ROW(renameat2, dir, to, 0),

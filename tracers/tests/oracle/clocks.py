@@ -2,17 +2,18 @@
 
 Between two programs at one tracepoint, or between the clock readings of a program and of the
 recorder, the host can take the CPU away: 1.5 ms were seen in one of 40 sleeps. Such a difference
-does not recur, while an error of the recorder does. So a test whose *times* differ is repeated with
-fresh fixtures, and must pass in one of three runs; a wrong count or name fails it at once.
+does not recur, while an error of the recorder does. So two of three runs of such a test must hold,
+each with fresh fixtures; a wrong count or name fails it at once.
 """
 
 import pytest
 
-in_one_of_three = pytest.mark.flaky(reruns=2, only_rerun="TimesDifferError")
-
 
 class TimesDifferError(AssertionError):
     """Two measurements of one time differ by more than the sum of their errors."""
+
+
+compares_times = pytest.mark.times(misses=TimesDifferError)
 
 
 def alike(

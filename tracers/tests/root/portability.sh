@@ -1,4 +1,5 @@
 # The job of test_portability.py: what does the recorder say and see on this kernel?
+# Takes a directory for its output and the rules of causes.
 # Needs spoolscope-record, strace, allcalls, mapped and uring, and ext4, xfs and btrfs on vda, vdb, vdc.
 mkdir -p "$1"
 cd "$1"
@@ -40,3 +41,14 @@ for fs in ext4 xfs btrfs; do
 done
 spoolscope-record run --spool /ext4 --spool /xfs --spool /btrfs \
 	--output capture.seg --answers answers.json -- sh work
+
+# Sums of calls, with nothing else than what they need loaded.
+cat >work-summed <<'END'
+for fs in ext4 xfs btrfs; do
+	mkdir /$fs/summed
+	ALLCALLS_COUNTS=/tmp/counts strace $STRACE -o summed.$fs allcalls /$fs/summed
+done
+END
+mkdir sums
+spoolscope-record run --rollup 60 --cause-rules "$2" --spool /ext4 --spool /xfs --spool /btrfs \
+	--output sums/capture.seg --answers sums/answers.json -- sh work-summed

@@ -12,7 +12,7 @@ from recorder import Recorder
 from workloads import WORKLOADS, Ground, compile_loads
 
 SCRIPT = Path(kernel_time.__file__).with_name("overhead.py")
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 SETUP_CALLS = 1000  # calls that make the load's directories before it and remove them afterwards
 
 

@@ -17,7 +17,7 @@ import pytest
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 NOBODY = 65534
 # The delay is long, so that no block arrives before its call waits for it.

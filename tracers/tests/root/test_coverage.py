@@ -1,9 +1,11 @@
 """No call on the spool is missed: odd names, late arrivals, processes that existed before."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 
 def run(mount: Path, tmp_path: Path, code: str, cwd: Path | None = None) -> Trace:
@@ -151,23 +153,28 @@ def test_interrupts_are_counted_from_zero(spool, tmp_path):
         )
         try:
             process.stdout.readline()
-            lowest = _lowest_depths(samples=20)
+            lowest = _lowest_depths(process.pid, samples=20)
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate()
         assert set(lowest) == {0}
 
 
-def _lowest_depths(samples: int) -> list[int]:
-    """Return depths of the newest recorder's map: another recording may run on this machine."""
+def _lowest_depths(recorder: int, samples: int) -> list[int]:
+    """Return depths of this recorder's map: other recordings may run on this machine."""
     listed = subprocess.run(
         ["bpftool", "-j", "map", "list"], capture_output=True, text=True, check=True
     )
-    newest = max(m["id"] for m in json.loads(listed.stdout) if m.get("name") == "irq_depth")
+    own = set()
+    for file in Path(f"/proc/{recorder}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            own |= {int(n) for n in re.findall(r"^map_id:\s*(\d+)$", file.read_text(), re.M)}
+    named = {m["id"] for m in json.loads(listed.stdout) if m.get("name") == "irq_depth"}
+    (number,) = own & named
     lowest: list[int] = []
     for _ in range(samples):
         dump = subprocess.run(
-            ["bpftool", "-j", "map", "dump", "id", str(newest)],
+            ["bpftool", "-j", "map", "dump", "id", str(number)],
             capture_output=True,
             text=True,
             check=True,

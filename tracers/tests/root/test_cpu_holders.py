@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from clocks import alike, in_one_of_three
+from clocks import alike, compares_times
 from recordings import ask, recorded
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 TRACEFS = Path("/sys/kernel/tracing")
 VICTIM = "spsc-victim"
@@ -107,7 +107,7 @@ class Switches:
             yield since, until, had, longest
 
 
-@in_one_of_three
+@compares_times
 def test_the_holder_of_a_cpu_is_the_one_that_ran_there(spool, require, tmp_path):
     mount, said = spool("ext4"), tmp_path / "hog"
     command = [sys.executable, "-S", "-c", PROGRAM, str(mount), str(said)]

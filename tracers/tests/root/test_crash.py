@@ -21,7 +21,7 @@ from spoolscope.traces.join import join
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 CUTS, FLIPS = 1000, 300
 TOO_MANY = 250_000
@@ -156,10 +156,10 @@ def test_a_killed_recorder_leaves_all_but_the_last_second(spool, tmp_path, work,
             keep_names=True,
         )
     )
-    assert "ended with code -9" in str(summary.failure)
+    assert "ended with status -9" in str(summary.failure)
     trace = Trace.open(tmp_path / "trace")
     assert (trace.meta["closed"], trace.meta["complete"], trace.meta["lost"]) == (False, False, 0)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(list((tmp_path / "log").iterdir())) < 6 and time.monotonic() < deadline:
         time.sleep(0.1)
     rows = trace.connect().execute(

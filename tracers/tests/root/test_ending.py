@@ -12,7 +12,7 @@ import pytest
 from spoolscope.traces.capture import read_capture
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 FILES = 500
 RECORD = [sys.executable, "-m", "spoolscope.cli.main", "record", "--keep-names"]
@@ -72,7 +72,7 @@ def test_the_duration_counts_during_the_snapshot(mount, tmp_path):
     assert recording.returncode == 0, errors
     assert "before the snapshot was whole" in errors
     trace = Trace.open(tmp_path / "t")
-    assert 1e9 <= trace.meta["duration_ns"] < 4e9
+    assert 1e9 <= trace.meta["duration_ns"] < FILES * 1e9 / 10
     assert trace.meta["snapshot"]["kind"] == "partial"
     assert 0 < trace.meta["counts"]["tree"] < 10
     assert trace.meta["counts"]["syscalls"] >= FILES

@@ -11,7 +11,7 @@ import touches
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 SOURCE = Path(__file__).with_name("mapped.c")
 PAGES = 128
 

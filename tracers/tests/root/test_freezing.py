@@ -15,7 +15,7 @@ import pytest
 from spoolscope.traces.recording import CAPTURES, Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 CLI = [sys.executable, "-m", "spoolscope.cli.main"]
 # If two rules are broken at once, the first one counts.
@@ -132,7 +132,7 @@ def a_stopped_holder_of(lock: Path, output: Path) -> tuple[int, int, int]:
         wait_for(lambda: said(output).count('"frozen"') == 2)
         holder.send_signal(signal.SIGCONT)
         holder.communicate("")
-        assert waiter.wait(10) == 0
+        assert waiter.wait(60) == 0
     return holder.pid, waiter.pid, held_ns
 
 
@@ -154,7 +154,7 @@ def a_slow_commit(mount: Path, disk, output: Path) -> int:
 def many_commits(mount: Path, output: Path) -> None:
     """Cause a freeze by a process that forces commits."""
     time.sleep(1.1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     with (mount / "many").open("w") as file:
         while said(output).count('"frozen"') < 4 and time.monotonic() < deadline:
             file.write("x" * 5000)

@@ -37,7 +37,7 @@ def hold() -> Iterator[Hold]:
         locks, mappings = json.loads(running[-1].stdout.readline())
         [waiter] = [lock[0] for lock in locks if lock[3]]
         waits = re.compile(rf"-> +POSIX +\w+ +\w+ {waiter} ")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not waits.search(Path("/proc/locks").read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.01)

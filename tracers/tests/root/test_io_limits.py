@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 from recordings import ask, recorded
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 WRITES, A_SECOND = 12, 5
 SLOW_NS = 10**9 / A_SECOND / 2
 

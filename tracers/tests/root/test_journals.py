@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from clocks import alike, in_one_of_three
+from clocks import alike, compares_times
 from journals import device_of, ftrace_counts
 from recordings import ask, record_writers
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 
 def mount_image(image: Path, mount: Path, *mkfs: str, options: str = "loop,noatime") -> None:
@@ -117,7 +117,7 @@ print("fsync", slowest, kid)
 """
 
 
-@in_one_of_three
+@compares_times
 def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path, capfd):
     """A thread that may read only twice a second must read a bitmap to free blocks."""
     require("bpf")

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from clocks import alike, in_one_of_three
+from clocks import alike, compares_times
 from live import COMM, ask, beside, workload
 
-pytestmark = [pytest.mark.root, in_one_of_three]
+pytestmark = [pytest.mark.root, compares_times]
 
 
 @contextmanager

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from clocks import alike, in_one_of_three
+from clocks import alike, compares_times
 from journals import device_of, ftrace
 from live import COMM, LIVE, SYNCERS, ask, bcc, beside, missing_bcc, workload
 
-pytestmark = [pytest.mark.root, in_one_of_three]
+pytestmark = [pytest.mark.root, compares_times]
 SLACK_MS = 0.02
 
 

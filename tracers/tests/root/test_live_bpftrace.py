@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from clocks import TimesDifferError, alike, in_one_of_three
+from clocks import TimesDifferError, alike, compares_times
 from live import CALLS, COMM, SYNCERS, ask, bpftrace, workload
 
-pytestmark = [pytest.mark.root, in_one_of_three]
+pytestmark = [pytest.mark.root, compares_times]
 SLACK_NS = 20_000
 # Delay of a request, so that a call that needs it sleeps.
 SLOW_NS = 5_000_000

@@ -12,7 +12,7 @@ from recordings import ask
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 Bind = Callable[[Path, Path], None]
 
 

@@ -18,7 +18,7 @@ from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 # It works in a directory and has a file open. It waits for a line, then uses absolute names below
 # argv[1] only, and prints its calls. With argv[2] it begins then, makes two calls by names that

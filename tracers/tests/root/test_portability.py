@@ -10,8 +10,10 @@ import os
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import comparison
 import expected
@@ -19,10 +21,12 @@ import pytest
 import strace_log
 import touches
 
+from spoolscope.cli.freeze_rules import all_cause_rules
 from spoolscope.lab.vm.running import run
 from spoolscope.replay.images import program_path
 from spoolscope.tracers.questions import NO, answers
 from spoolscope.tracers.session import recover
+from spoolscope.tracers.summed import Names, Summed
 from spoolscope.tracers.uring import name_of
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.native import find_binary
@@ -72,11 +76,12 @@ def guest(request, require, allcalls, lab_machine, tmp_path_factory) -> Guest:
     work = tmp_path_factory.mktemp(f"kernel-{request.param}-")
     programs = [find_binary("spoolscope-record"), allcalls]
     programs += [compiled(Path(__file__).with_name(c), work) for c in ("mapped.c", "uring.c")]
-    out = work / "out"
+    out, rules = work / "out", work / "rules.json"
+    rules.write_text(json.dumps(all_cause_rules()))
     # If the root filesystem is not ext4, its module is not loaded yet.
     with run(
         machine,
-        ["sh", "-e", JOB, out],
+        ["sh", "-e", JOB, out, rules],
         back=[out],
         disks=[disk(work, fs) for fs in FILESYSTEMS],
         environment=os.environ
@@ -200,3 +205,32 @@ def test_block_requests_agree_with_the_disks_counters(guest: Guest) -> None:
         f" AND ts_ns + queue_ns + device_ns BETWEEN {WINDOW} GROUP BY 1 ORDER BY 1"
     )
     assert [n for _, n in rows] == pytest.approx(grown, rel=0.03)
+
+
+def test_sums_have_the_calls_that_strace_saw_and_their_times_add_up(guest: Guest) -> None:
+    """Task calls wait for strace, for which no rule has a cause."""
+    found, causes, differs = Counter[tuple[str, bool]](), Counter[str](), Counter[tuple[Any, ...]]()
+    for file in sorted((guest.out / "sums").glob("minute-*.json")):
+        minute = Summed.read(file)
+        assert minute.content["lost"] == 0
+        calls = minute.calls(Names(None))
+        columns = ("dev", "comm", "syscall", "failed", "cause", "n", "sum_ns")
+        for *alike, cause, n, sum_ns in zip(*(calls[name] for name in columns), strict=True):
+            differs[*alike] += sum_ns if cause == "call" else -sum_ns
+            _, comm, syscall, failed = alike
+            if (comm, cause) == ("allcalls", "call"):
+                found[syscall, bool(failed)] += n
+            if CALLS[syscall].klass != "task":
+                causes[cause] += sum_ns
+    seen = Counter(
+        (call.line.name, (call.line.ret or 0) < 0)
+        for fstype in FILESYSTEMS
+        for calls in expected.calls_on_spool(
+            strace_log.read(guest.out, f"summed.{fstype}"), f"/{fstype}"
+        ).values()
+        for call in calls
+    )
+    assert found == seen
+    assert not any(differs.values())
+    assert causes["journal_commit"] > 0
+    assert causes["unexplained"] <= 0.01 * causes["call"]

@@ -15,7 +15,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 NAMES = {
     2: "dac_read_search",

@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from clocks import alike, in_one_of_three
+from clocks import alike, compares_times
 from recordings import ask, in_processes, recorded
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 RENAMES = 23
 # Three processes deliver messages.
@@ -70,7 +70,7 @@ def test_every_call_is_recorded_and_its_time_adds_up(fstype, spool, tmp_path):
     assert ask(trace, "SELECT count(*) > 60 FROM segments WHERE state = 'blocked'") == [(True,)]
 
 
-@in_one_of_three
+@compares_times
 def test_split_agrees_with_a_bpftrace_script(spool, tmp_path, require):
     """The same two sums, computed by other code from the same scheduler events.
 
@@ -404,7 +404,7 @@ def test_everybody_on_a_running_spool_with_a_duration(spool, tmp_path, when_read
     summary = record(Request(spools=[mount], output=tmp_path / "t", duration_s=3, keep_names=True))
     trace = Trace.open(summary.trace)
     assert trace.meta["complete"]
-    assert 3e9 <= trace.meta["duration_ns"] < 10e9
+    assert 3e9 <= trace.meta["duration_ns"] < 30e9
     opened = "SELECT count(DISTINCT path_id) FROM syscalls WHERE syscall = 'openat' AND ret >= 0"
     assert ask(trace, opened) == [(len(list(mount.iterdir())),)] == [(n,)]
 

@@ -14,7 +14,7 @@ from spoolscope.tracers.session import Request, record
 from spoolscope.traces.recording import CAPTURES, Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
 
@@ -158,8 +158,8 @@ def test_only_the_newest_are_kept_and_size_begins_a_new_one(spool, tmp_path):
         Request(
             spools=[mount],
             output=output,
-            command=work(mount, tmp_path, 8),
-            rotate=Limit(size_bytes=50_000),
+            command=work(mount, tmp_path, 3),
+            rotate=Limit(size_bytes=30_000),
             keep=2,
         )
     )

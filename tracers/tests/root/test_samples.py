@@ -10,7 +10,7 @@ import pytest
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 HZ = 1999
 # Calls of very different cost, which spend most of their time on the CPU.

@@ -12,7 +12,7 @@ from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 ROUNDS = 25
 # A container without the spool; it ends at once.

@@ -8,7 +8,7 @@ import pytest
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 # It changes names and data until the other process has synced often; it never asks for a commit.
 RECORDED = """

@@ -11,7 +11,7 @@ from spoolscope.analysis.explain import explain
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 SOURCE = Path(__file__).with_name("askers.c")
 FRAMES, NONE = ["-O2", "-fno-omit-frame-pointer"], ["-O2", "-fomit-frame-pointer"]

@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from clocks import alike, in_one_of_three
+from clocks import alike, compares_times
 from journals import device_of
 from recordings import ask, recorded
 
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root, in_one_of_three]
+pytestmark = [pytest.mark.root, compares_times]
 HOLD_NS = 300_000_000
 
 

@@ -14,7 +14,7 @@ import pytest
 from journals import device_of, ftrace
 from recordings import ask, record_writers
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 BLKPG, ADD_PARTITION, DEL_PARTITION = 0x1269, 1, 2  # linux/blkpg.h
 FUNCTIONS = ("loop_workfn", "loop_rootcg_workfn", "wb_workfn", "ext4_end_io_rsv_work")
 WORK = re.compile(r"-(\d+)\s+\[\d+\].* (\d+\.\d+): workqueue_execute_(start|end):")

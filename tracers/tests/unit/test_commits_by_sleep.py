@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.commits_by_sleep import BySleep
 from spoolscope.traces.flat import STACK_FRAMES
 
@@ -54,7 +55,8 @@ class Sleepers:
         capture.stacks = np.zeros((len(self._stacks), STACK_FRAMES), np.uint64)
         for row, stack in zip(capture.stacks, self._stacks, strict=True):
             row[: len(stack)] = stack
-        found = BySleep(capture).commits()
+        index = CallIndex(capture.records["syscall"])
+        found = BySleep(capture, index).commits()
         assert {commit["dev"] for commit in found} <= {7}
         return [
             (c["ts_ns"], c["ts_ns"] + c["dur_ns"], c["tid"], c["trigger"],

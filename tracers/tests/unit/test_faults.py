@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.faults import ABSENT, AROUND, DIRTY, PAGE, fault_columns
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.resolve import resolve
@@ -33,7 +34,7 @@ def faults(story) -> list[dict]:
         return len(resolved.paths) - 1
 
     inodes = Inodes(capture, resolved, path_id, lambda ids: np.full(len(ids), 7))
-    columns = fault_columns(capture, inodes)
+    columns = fault_columns(capture, CallIndex(capture.records["syscall"]), inodes)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for row in rows:
         at = row["path_id"]

@@ -7,11 +7,25 @@ from pathlib import Path
 from spoolscope.tracers import hook
 from spoolscope.tracers.hook import Hook
 
-SLOW = "import sys, time; print(sys.argv[1], flush=True); time.sleep(0.3)"
+# It goes on once the file "go" is there, and notes its begin and its end.
+SLOW = """
+import sys, time
+from pathlib import Path
+place, name = Path(sys.argv[1]), sys.argv[2]
+def note(word):
+    with (place / "log").open("a") as log: log.write(f"{word} {Path(name).name}\\n")
+note("begin")
+print(name, flush=True)
+deadline = time.monotonic() + 60
+while not (place / "go").exists():
+    if time.monotonic() > deadline: sys.exit("it is waited for")
+    time.sleep(0.01)
+note("end")
+"""
 
 
 def until(one: Hook, n: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while len(one.ran) < n:
         one.step()
         assert time.monotonic() < deadline
@@ -20,14 +34,15 @@ def until(one: Hook, n: int) -> None:
 
 def test_commands_run_one_after_the_other_and_hold_nobody_up(tmp_path):
     told: list[str] = []
-    one = Hook([sys.executable, "-S", "-c", SLOW], told.append)
-    begin = time.monotonic()
+    one = Hook([sys.executable, "-S", "-c", SLOW, str(tmp_path)], told.append)
     for name in ("frozen-000001", "frozen-000002"):
         one.add(tmp_path / name, "slow: call")
         one.step()
-    assert time.monotonic() - begin < 0.25
+    (tmp_path / "go").touch()
     until(one, 2)
-    assert time.monotonic() - begin > 0.6
+    assert (tmp_path / "log").read_text().splitlines() == [
+        f"{word} frozen-00000{n}" for n in (1, 2) for word in ("begin", "end")
+    ]
     assert [ran.output for ran in one.ran] == [
         f"{tmp_path}/frozen-000001\n",
         f"{tmp_path}/frozen-000002\n",

@@ -3,7 +3,8 @@
 import pytest
 
 from spoolscope.tracers.lives import EXIT, FORK, SEEN
-from spoolscope.tracers.resolve import AT_FDCWD, resolve
+from spoolscope.tracers.resolve import resolve
+from spoolscope.traces.abi import AT_FDCWD
 
 DIRECTORY = 0o040700
 EXCHANGE, CREATE = 2, 0o300

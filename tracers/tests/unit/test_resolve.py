@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from spoolscope.tracers.lives import FORK, SEEN
-from spoolscope.tracers.processes import O_CLOEXEC
-from spoolscope.tracers.resolve import AT_FDCWD, BASE_FD, BASE_ROOT, Resolved, resolve
+from spoolscope.tracers.resolve import BASE_FD, BASE_ROOT, Resolved, resolve
+from spoolscope.traces.abi import AT_FDCWD, O_CLOEXEC
 
 
 def names(resolved: Resolved) -> list[str | None]:

@@ -3,7 +3,8 @@
 import pytest
 
 from spoolscope.tracers.lives import CUT, EXIT, FORK, SEEN
-from spoolscope.tracers.resolve import AT_FDCWD, resolve
+from spoolscope.tracers.resolve import resolve
+from spoolscope.traces.abi import AT_FDCWD
 
 O_CREAT, O_EXCL = 0o100, 0o200
 DIRECTORY = 0o040700

@@ -3,7 +3,7 @@
 import errno
 
 from spoolscope.tracers.resolve import resolve
-from spoolscope.tracers.syscalls import ACL_TOLD, RESTARTED, call_parts
+from spoolscope.tracers.syscalls import ACL_MODE, RESTARTED, call_parts
 from spoolscope.traces.calls import FICLONE, FICLONERANGE, FIOCLEX
 from spoolscope.traces.comms import Comms
 
@@ -51,8 +51,8 @@ def test_what_a_clone_is_of_and_where_it_goes(new_story) -> None:
 
 def test_only_an_access_acl_has_a_mode(new_story) -> None:
     story = new_story()
-    story.call(1, "fsetxattr", 3, 0, ACL_TOLD | 0o640, 28, 0, path2="system.posix_acl_access")
-    story.call(1, "fsetxattr", 3, 0, ACL_TOLD, 28, 0, path2="system.posix_acl_access")
+    story.call(1, "fsetxattr", 3, 0, ACL_MODE | 0o640, 28, 0, path2="system.posix_acl_access")
+    story.call(1, "fsetxattr", 3, 0, ACL_MODE, 28, 0, path2="system.posix_acl_access")
     story.call(1, "fsetxattr", 3, 0, 0, 28, 0, path2="user.n")
     pointer = 0x7FFD_1234_1ABC  # as in captures of older recorders
     story.call(1, "fsetxattr", 3, 0, pointer, 28, 0, path2="user.n")
@@ -62,7 +62,7 @@ def test_only_an_access_acl_has_a_mode(new_story) -> None:
 
 
 def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> None:
-    monkeypatch.setattr("spoolscope.tracers.syscalls.ROW_GROUP", 2)
+    monkeypatch.setattr("spoolscope.tracers.syscalls.PART", 2)
     monkeypatch.setattr("spoolscope.tracers.resolve.CHUNK", 2)
     story = new_story()
     for i in range(5):

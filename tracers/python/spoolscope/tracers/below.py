@@ -32,12 +32,12 @@ class Below:
     def __init__(self, meta: dict[str, Any]) -> None:
         self._own = 0
         self._tables: dict[int, list[Mounted]] = {0: []}
-        for told in meta.get("mounted_below", []):
-            number = 0 if told["own"] else int(told["mount_ns"])
-            self._own = int(told["mount_ns"]) if told["own"] else self._own
+        for mount in meta.get("mounted_below", []):
+            number = 0 if mount["own"] else int(mount["mount_ns"])
+            self._own = int(mount["mount_ns"]) if mount["own"] else self._own
             self._tables[number] = [
                 Mounted(place.encode(), source.encode() if source is not None else None)
-                for place, source in told["places"]
+                for place, source in mount["places"]
             ]
         self._lasting = frozenset(self._tables)
         self.any = any(self._tables.values())
@@ -49,9 +49,9 @@ class Below:
         other._tables = {number: list(table) for number, table in self._tables.items()}
         return other
 
-    def number(self, told: int) -> int:
+    def number(self, mount: int) -> int:
         """Return the number of a namespace by its inode."""
-        return 0 if told == self._own else told
+        return 0 if mount == self._own else mount
 
     def begin(self, number: int, before: int, *, anew: bool) -> None:
         """Note that a process changed its namespace; a new namespace is a copy of the old one.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spoolscope.traces import native_failures
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.kernel import SBIN, can_mount
@@ -65,9 +66,18 @@ def _survey() -> tuple[dict[str, Any], str]:
         recorder = find_binary("spoolscope-record")
     except SpoolscopeError as error:
         return {}, f"{error.message}: {error.remedy}"
-    done = subprocess.run([recorder, "doctor"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [recorder, "doctor"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=native_failures.environment(),
+    )
     if done.returncode:
-        return {}, done.stderr.strip().removeprefix("spoolscope-record: ")
+        failed = native_failures.of_process(
+            "the recorder", done.returncode, done.stderr, remedy="run 'make setup' again"
+        )
+        return {}, f"{failed.message}: {failed.remedy}"
     survey: dict[str, Any] = json.loads(done.stdout)
     return survey, "" if survey["usable"] else _refused(survey)
 

@@ -3,35 +3,58 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.commit_askers import Askers
 from spoolscope.tracers.commits_by_sleep import BySleep
-from spoolscope.tracers.events import BLOCKED, CallIndex
+from spoolscope.tracers.events import BLOCKED
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.evidence import COMMITS
 
-START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS, HANDLE = range(1, 10)
-LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = 20, 21, 22
-SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE = 40, 41, 43
+START, LOCKING, FLUSHING, LOGGING, DONE, WAKE, CHECKPOINT, STATS, HANDLE = (
+    constants.JBD2_START,
+    constants.JBD2_LOCKING,
+    constants.JBD2_FLUSHING,
+    constants.JBD2_LOGGING,
+    constants.JBD2_END,
+    constants.JBD2_WAKE,
+    constants.JBD2_CHECKPOINT,
+    constants.JBD2_RUN_STATS,
+    constants.JBD2_HANDLE,
+)
+LOG_FORCE, ICLOG_SYNC, ICLOG_DONE = (
+    constants.XFS_LOG_FORCE,
+    constants.XFS_ICLOG_SYNC,
+    constants.XFS_ICLOG_DONE,
+)
+SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE = (
+    constants.BTRFS_SYNC_FILE,
+    constants.BTRFS_COMMIT,
+    constants.BTRFS_WRITE,
+)
 COMMIT_FRAME = "btrfs_commit_transaction"
 WAIT_FRAME = "jbd2_log_wait_commit"
 ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
 Commit = dict[str, Any]
+Int = npt.NDArray[np.int64]
 _COLUMNS = [c.name for c in COMMITS.columns]
 
 
-def commit_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
+def commit_columns(capture: Capture, index: CallIndex, comms: Comms) -> dict[str, Any]:
     """Return the columns of the commits table, each commit put together from its events."""
     journal = capture.records["journal"]
     journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
-    seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
+    row = index.row(journal["tid"], journal["call_ns"])
+    seqs, ends = index.seq_of(row), index.end_of(row)
     commits = [
-        *Jbd2(capture).commits(journal, seqs),
-        *Xfs(capture).commits(journal, seqs),
-        *Btrfs(capture).commits(journal, seqs),
-        *BySleep(capture).commits(),
+        *Jbd2(capture, index).commits(journal, seqs),
+        *Xfs(capture).commits(journal, seqs, ends),
+        *Btrfs(capture).commits(journal, seqs, ends),
+        *BySleep(capture, index).commits(),
     ]
     shift = capture.start_real_ns - capture.start_mono_ns
     for commit in commits:
@@ -81,18 +104,22 @@ class Jbd2:
     Then the trigger is the first call that was waiting across the end of the previous commit.
     """
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, index: CallIndex) -> None:
         self._stacks = capture.stacks_with(WAIT_FRAME)
         self._asking = set(capture.stacks_with(*ASK_FRAMES).tolist())
         self._askers = Askers(capture)
         switches = capture.records["switch"]
         waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
         self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
-        index = CallIndex(capture.records["syscall"])
         self._wait_seq = index.seq(self._waits["tid"], self._waits["call_ns"])
+        # A call may wait several times: the end of its last wait.
+        calls, self._wait_call = np.unique(self._waits["call_ns"], return_inverse=True)
+        self._last_ns = np.zeros(len(calls), np.uint64)
+        np.maximum.at(self._last_ns, self._wait_call, self._waits["in_ns"])
+        self._latest_ns = np.maximum.accumulate(self._waits["in_ns"])
         self._comms = _comms(capture)
 
-    def commits(self, journal: Records, seqs: Any) -> list[Commit]:
+    def commits(self, journal: Records, seqs: Int) -> list[Commit]:
         """Walk the events of all jbd2 threads."""
         commits: list[Commit] = []
         running: dict[int, dict[int, int]] = {}
@@ -150,12 +177,15 @@ class Jbd2:
             else:
                 _name_trigger(commit, event, seq, kind)
             return
-        waiting = self._waits
-        across = (waiting["out_ns"] <= start) & (waiting["in_ns"] >= previous_end)
-        still = np.isin(waiting["call_ns"], waiting["call_ns"][waiting["in_ns"] > start])
-        candidates = np.nonzero(across & still)[0]
+        # Waits are in order of their beginning; those before `low` have ended before previous_end.
+        low = int(np.searchsorted(self._latest_ns, np.uint64(previous_end)))
+        high = int(np.searchsorted(self._waits["out_ns"], np.uint64(start), "right"))
+        waiting = self._waits[low:high]
+        still = self._last_ns[self._wait_call[low:high]] > start
+        candidates = np.nonzero((waiting["in_ns"] >= previous_end) & still)[0]
         if len(candidates):
-            first = candidates[np.argmin(waiting["call_ns"][candidates])]
+            waiting = self._waits
+            first = low + candidates[np.argmin(waiting["call_ns"][low + candidates])]
             tid = int(waiting["tid"][first])
             commit["trigger"] = "call"
             commit["trigger_pid"], commit["trigger_tid"] = int(waiting["pid"][first]), tid
@@ -169,13 +199,6 @@ def _comms(capture: Capture) -> dict[int, bytes]:
     return {int(t["tid"]): bytes(t["comm"]) for t in tasks if t["comm"]}
 
 
-def _call_ends(capture: Capture) -> dict[tuple[int, int], int]:
-    """Return {(thread, start of a call): its end}."""
-    calls = capture.records["syscall"]
-    keys = zip(calls["tid"].tolist(), calls["start_ns"].tolist(), strict=True)
-    return dict(zip(keys, calls["end_ns"].tolist(), strict=True))
-
-
 class Xfs:
     """xfs: one commit per log write, from the sync of an iclog to its completion.
 
@@ -185,17 +208,16 @@ class Xfs:
 
     def __init__(self, capture: Capture) -> None:
         self._askers = Askers(capture)
-        self._call_ends = _call_ends(capture)
 
-    def commits(self, journal: Records, seqs: Any) -> list[Commit]:
-        """Walk the events of all logs."""
+    def commits(self, journal: Records, seqs: Int, ends: Int) -> list[Commit]:
+        """Walk the events of all logs; ``seqs`` and ``ends`` are those of their calls, or -1."""
         commits: list[Commit] = []
         begun: dict[int, tuple[np.void, int]] = {}
-        forced: dict[int, tuple[np.void, int]] = {}
-        for event, seq in zip(journal, seqs.tolist(), strict=True):
+        forced: dict[int, tuple[np.void, int, int]] = {}
+        for event, seq, end in zip(journal, seqs.tolist(), ends.tolist(), strict=True):
             kind = int(event["event"])
             if kind == LOG_FORCE:
-                forced[int(event["dev"])] = (event, seq)
+                forced[int(event["dev"])] = (event, seq, end)
             elif kind == ICLOG_SYNC:
                 begun[int(event["id"])] = (event, seq)
             elif kind == ICLOG_DONE and int(event["id"]) in begun:
@@ -205,15 +227,12 @@ class Xfs:
                 commit["blocks"] = int(first["a"])
                 asker = (first, own_seq)
                 force = forced.get(int(first["dev"]))
-                if own_seq < 0 and force is not None and self._waits(*force, start):
-                    asker = force
+                # A task in no call waits as long as it takes.
+                if own_seq < 0 and force is not None and (force[1] < 0 or force[2] >= start):
+                    asker = force[:2]
                 _name_trigger(commit, *asker, self._askers.kind(*asker))
                 commits.append(commit)
         return commits
-
-    def _waits(self, force: np.void, seq: int, now: int) -> bool:
-        """Return whether the call that forced the log still runs; true of a task in no call."""
-        return seq < 0 or self._call_ends.get((int(force["tid"]), int(force["call_ns"])), 0) >= now
 
 
 class Btrfs:
@@ -225,21 +244,20 @@ class Btrfs:
 
     def __init__(self, capture: Capture) -> None:
         self._askers = Askers(capture)
-        self._call_ends = _call_ends(capture)
         switches = capture.records["switch"]
         self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
         self._inside = capture.stacks_with(COMMIT_FRAME)
 
-    def commits(self, journal: Records, seqs: Any) -> list[Commit]:
-        """Walk the events of all btrfs."""
+    def commits(self, journal: Records, seqs: Int, ends: Int) -> list[Commit]:
+        """Walk the events of all btrfs; ``seqs`` and ``ends`` are those of their calls, or -1."""
         found: list[Commit] = []
         written: dict[int, int] = {}  # thread: when it began to write a tree
         logs: dict[int, Commit] = {}  # thread: its fsync
-        for event, seq in zip(journal, seqs.tolist(), strict=True):
+        for event, seq, end in zip(journal, seqs.tolist(), ends.tolist(), strict=True):
             kind, tid, now = int(event["event"]), int(event["tid"]), int(event["ts_ns"])
             if kind == SYNC_FILE:
-                end = self._call_ends.get((tid, int(event["call_ns"])), now)
-                commit = logs[tid] = _commit(event, "btrfs_log_commit", now, end)
+                until = end if end >= 0 else now
+                commit = logs[tid] = _commit(event, "btrfs_log_commit", now, until)
                 written.pop(tid, None)
             elif kind == BTRFS_WRITE:
                 written[tid] = now

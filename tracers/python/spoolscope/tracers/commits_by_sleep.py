@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.commit_askers import Askers
-from spoolscope.tracers.events import BLOCKED, WAKERS, CallIndex
+from spoolscope.tracers.events import BLOCKED, WAKERS
 from spoolscope.traces.capture import Capture, Records
 
 Commit = dict[str, Any]
@@ -56,11 +57,11 @@ JFS_GROUP, JFS_WAIT = "jfs_log_write", "lmGroupCommit"
 class BySleep:
     """Finds commits in the absences of threads from the CPU."""
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, index: CallIndex) -> None:
         self._capture = capture
         switches = capture.records["switch"]
         self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
-        self._calls = CallIndex(capture.records["syscall"])
+        self._calls = index
         self._askers = Askers(capture)
         self._comms = {
             int(t["tid"]): bytes(t["comm"]) for t in capture.records["task"] if t["comm"]

@@ -46,17 +46,19 @@ def looked_up(
     of = switches["name_of"].clip(0, len(STRINGS) - 1)
     of = np.where((calls >= 0) & (dir_id >= 0), of, 0)
     found = np.full(len(switches), -1, np.int64)
-    told = np.flatnonzero((of == PATH) | (of == PATH2))
-    rows = capture.records["syscall"][calls[told]]
-    first = of[told] == PATH
+    named = np.flatnonzero((of == PATH) | (of == PATH2))
+    rows = capture.records["syscall"][calls[named]]
+    first = of[named] == PATH
     text = np.where(first, rows["path"], rows["path2"])
     # The kernel's position is relative to the path that the caller passed.
-    at = switches["name_at"][told] + np.where(first, rows["longer"], rows["longer2"])
-    keys = np.column_stack([text, at, switches["name_bytes"][told], dir_id[told]]).astype(np.int64)
+    at = switches["name_at"][named] + np.where(first, rows["longer"], rows["longer2"])
+    keys = np.column_stack([text, at, switches["name_bytes"][named], dir_id[named]]).astype(
+        np.int64
+    )
     unique, where = np.unique(keys, axis=0, return_inverse=True)
     ids = [_id(capture.strings, paths, *key) for key in unique.tolist()]
-    found[told] = np.array(ids, np.int64)[where.ravel()]
-    of[told[found[told] < 0]] = 0
+    found[named] = np.array(ids, np.int64)[where.ravel()]
+    of[named[found[named] < 0]] = 0
     return found, STRINGS[of]
 
 

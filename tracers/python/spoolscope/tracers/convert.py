@@ -10,6 +10,7 @@ import numpy as np
 
 from spoolscope.tracers import events
 from spoolscope.tracers.blktrace.capture import BlockEvents
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.edge import edge
 from spoolscope.tracers.faults import fault_columns
@@ -25,12 +26,12 @@ from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
 from spoolscope.tracers.uring import uring_columns
 from spoolscope.tracers.user_stacks import (
-    told_of_user_stacks,
+    counts_of_user_stacks,
     user_call_columns,
     user_stack_columns,
 )
 from spoolscope.tracers.waits import wait_columns
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.calls import CALLS, of_effect
 from spoolscope.traces.capture import Capture, read_capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.digests import write_meta
@@ -45,6 +46,10 @@ Columns = dict[str, Any]
 DISK_FULL = "disk full"
 
 
+NEEDED_OF_CALLS = (
+    "start_ns", "end_ns", "seq", "ino", "tid", "path", "path2", "longer", "longer2",
+)  # fmt: skip
+"""Members of calls that tables beside that of the calls need."""
 PHASES = {"reading the capture": 1, "following names": 12, "writing calls": 3, "writing tables": 4}
 """Phases of a conversion, and their relative lengths."""
 
@@ -123,29 +128,28 @@ def write(
 
     # Tables are made and written one by one, the largest in parts, so that memory stays small.
     tables: dict[str, Callable[[], Columns]] = {
-        "segments": lambda: events.segment_columns(capture, comms, inodes(), names),
-        "samples": lambda: events.sample_columns(capture),
+        "samples": lambda: events.sample_columns(capture, index),
         "stacks": lambda: events.stack_columns(capture),
         "threads": lambda: threads.columns(resolved.state),
         "task_events": lambda: task_event_columns(capture, lives, comms, resolved.heirs),
-        "commits": lambda: commit_columns(capture, comms),
-        "journal_events": lambda: journal_columns(capture, comms),
-        "waits": lambda: wait_columns(capture, comms),
-        "block_ios": lambda: events.block_columns(capture, comms),
+        "commits": lambda: commit_columns(capture, index, comms),
+        "journal_events": lambda: journal_columns(capture, index, comms),
+        "waits": lambda: wait_columns(capture, index, comms),
+        "block_ios": lambda: events.block_columns(capture, index, comms),
         "open_files": lambda: resolved.state.open_files(names.id),
         "xattrs": lambda: resolved.state.xattrs(names.id, names.text_id, names.quiet_ids),
         "missed_names": lambda: resolved.state.missed_names(names.id, names.is_on_spool),
         "held_locks": lambda: lock_columns(capture, inodes),
         "mappings": lambda: mapping_columns(capture, inodes),
-        "faults": lambda: fault_columns(capture, inodes()),
+        "faults": lambda: fault_columns(capture, index, inodes()),
         "uring_ops": lambda: uring_columns(capture, inodes()),
         "losses": lambda: losses,
         "sheds": lambda: shed_columns(capture),
     }
     if blocks:
         tables["block_stages"] = lambda: blocks.columns(capture, comms)
-    if (user := told_of_user_stacks(capture)) is not None:
-        tables["user_calls"] = lambda: user_call_columns(capture)
+    if (user := counts_of_user_stacks(capture)) is not None:
+        tables["user_calls"] = lambda: user_call_columns(capture, index)
         tables["user_stacks"] = lambda: user_stack_columns(capture, comms)
     losses = loss_columns(capture, lives)
     meta = _meta(capture, resolved, losses)
@@ -160,6 +164,10 @@ def write(
     calls = call_parts(capture, resolved, comms, names.device)
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
     show("writing tables")
+    _keep_of_calls(capture, NEEDED_OF_CALLS)
+    index = CallIndex(capture.records["syscall"])
+    segments = events.segment_parts(capture, index, comms, inodes(), names)
+    meta["counts"]["segments"] = write_parts(trace, "segments", segments, footer)
     meta["counts"] |= {n: write_table(trace, n, make(), footer) for n, make in tables.items()}
     tree = resolved.state.tree(names.id, names.text_id, names.quiet_ids)
     meta["counts"]["tree"] = write_parts(trace, "tree", tree, footer)
@@ -167,6 +175,15 @@ def write(
     meta["unbooked"] = private.remember() if private is not None else None
     write_meta(trace, meta)
     return meta
+
+
+def _keep_of_calls(capture: Capture, members: Sequence[str]) -> None:
+    """Drop the other members of the calls: they are most of the memory of a conversion."""
+    calls = capture.records["syscall"]
+    kept = np.empty(len(calls), [(name, calls.dtype[name]) for name in members])
+    for name in members:
+        kept[name] = calls[name]
+    capture.records["syscall"] = kept
 
 
 def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
@@ -178,9 +195,9 @@ def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
     on_spool = (path for path in paths if path.startswith(below))
     # Relative names that calls looked up may lie on the spool; those of execve may lie elsewhere.
     calls = capture.records["syscall"]
-    calls = calls[~np.isin(calls["call"], [CALLS[name].id for name in ("execve", "execveat")])]
-    told = np.unique(np.concatenate([calls["path"], calls["path2"]])).tolist()
-    texts = (capture.strings[number] for number in told)
+    calls = calls[~np.isin(calls["call"], [CALLS[name].id for name in of_effect("execs")])]
+    used = np.unique(np.concatenate([calls["path"], calls["path2"]])).tolist()
+    texts = (capture.strings[number] for number in used)
     relative = (b"/" + text for text in texts if not text.startswith((b"/", b"..")))
     uids = np.unique(capture.records["task"]["uid"]).tolist()
     return Private(hiding, chain(on_spool, relative), mounts, uids)

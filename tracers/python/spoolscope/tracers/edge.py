@@ -1,23 +1,19 @@
 """Calls that cross the edge of a spool that is only a directory of its filesystem."""
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import S_IFMT
+from spoolscope.tracers.path_ids import Devices
 from spoolscope.tracers.resolve import Resolved
-from spoolscope.tracers.state import S_IFREG
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.abi import S_IFMT, S_IFREG
+from spoolscope.traces.calls import CALLS, of_effect
 from spoolscope.traces.capture import Capture, Records
 
 Int = npt.NDArray[np.int64]
-_RENAMES, _LINKS = ("rename", "renameat", "renameat2"), ("link", "linkat")
+_RENAMES, _LINKS = of_effect("renames"), of_effect("links")
 
 
-def edge(
-    capture: Capture, resolved: Resolved, device: Callable[[Int], Int]
-) -> dict[str, int] | None:
+def edge(capture: Capture, resolved: Resolved, device: Devices) -> dict[str, int] | None:
     """Count calls that succeeded with one name on a spool and one outside, and links out of it.
 
     Args:

@@ -6,16 +6,22 @@ from typing import NamedTuple
 
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node, beyond
-from spoolscope.tracers.processes import F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, OpenFile, Process
+from spoolscope.tracers.processes import OpenFile, Process
+from spoolscope.traces.abi import (
+    AT_REMOVEDIR,
+    CLOSE_RANGE_CLOEXEC,
+    DUPLICATES,
+    F_DUPFD_CLOEXEC,
+    F_SETFD,
+    O_CLOEXEC,
+    O_CREAT,
+    O_EXCL,
+    O_TMPFILE,
+    RENAME_EXCHANGE,
+    S_IFDIR,
+    S_IFMT,
+)
 from spoolscope.traces.calls import BY_ID, CALLS, MARKS
-
-O_CREAT, O_EXCL, O_TMPFILE = 0o100, 0o200, 0o20200000
-F_SETFD = 2
-CLOSE_RANGE_CLOEXEC = 4
-RENAME_EXCHANGE = 2
-AT_REMOVEDIR = 0x200
-S_IFMT, S_IFDIR, S_IFLNK = 0o170000, 0o040000, 0o120000
-_RENAMES = ("rename", "renameat", "renameat2")
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,10 @@ def _shape(number: int) -> Shape:
         has_text=at("target") >= 0 or at("name") >= 0,
         flags=at("flags"),
         returns_fd=call.returns_fd,
-        is_exec=call.name in ("execve", "execveat"),
-        moves=call.name in ("chdir", "fchdir"),
+        is_exec=call.effect == "execs",
+        moves=call.effect == "enters",
         mounts=at("ns") >= 0,
-        renames=call.name in _RENAMES,
+        renames=call.effect == "renames",
     )
 
 
@@ -105,6 +111,11 @@ class Done(NamedTuple):
     path2: bytes | None
     node: Node | None
     way: bytes | None = None
+
+
+def changes(shape: Shape) -> bool:
+    """Return whether calls of this shape may have an effect."""
+    return shape.name in _EFFECTS or shape.mounts
 
 
 def apply(done: Done) -> None:
@@ -156,7 +167,7 @@ def _closed_range(done: Done) -> None:
 
 def _duplicated(done: Done) -> None:
     row, fds = done.row, done.process.fds
-    if done.shape.name == "fcntl" and row.args[1] not in (F_DUPFD, F_DUPFD_CLOEXEC):
+    if done.shape.name == "fcntl" and row.args[1] not in DUPLICATES:
         fd = signed(row.args[0])
         if row.args[1] == F_SETFD and fd in fds:
             fds[fd] = fds[fd]._replace(cloexec=bool(row.args[2] & 1))
@@ -237,18 +248,32 @@ def _removed(done: Done) -> None:
         done.space.removed(done.path, directory=directory)
 
 
-_EFFECTS: dict[str, Callable[[Done], None]] = {
-    **dict.fromkeys(("open", "openat", "openat2", "creat", "open_tree"), _opened),
+_BY_EFFECT: dict[str, Callable[[Done], None]] = {
+    "opens": _opened,
+    "duplicates": _duplicated,
+    "marks": _marked,
+    "maps": _mapped,
+    "enters": _changed_directory,
+    "roots": _changed_root,
+    "renames": _renamed,
+    "links": _linked,
+    "removes": _removed,
+}
+_BY_KIND: dict[str, Callable[[Done], None]] = {
     "close": _closed,
     "close_range": _closed_range,
-    **dict.fromkeys(("dup", "dup2", "dup3", "fcntl"), _duplicated),
-    "ioctl": _marked,
-    "mmap": _mapped,
-    **dict.fromkeys(("chdir", "fchdir"), _changed_directory),
-    "chroot": _changed_root,
-    **dict.fromkeys(_RENAMES, _renamed),
-    **dict.fromkeys(("link", "linkat"), _linked),
-    **dict.fromkeys(("mkdir", "mkdirat"), _made_directory),
-    **dict.fromkeys(("symlink", "symlinkat"), _made_symlink),
-    **dict.fromkeys(("unlink", "unlinkat", "rmdir"), _removed),
+    "mkdir": _made_directory,
+    "symlink": _made_symlink,
 }
+_EFFECTS = {
+    name: effect
+    for name, call in CALLS.items()
+    if (effect := _BY_KIND.get(call.kind) or _BY_EFFECT.get(call.effect))
+}
+_CHANGING = [changes(shape) for shape in SHAPES]
+_CLOSE = CALLS["close"].id
+
+
+def may_change(row: Row) -> bool:
+    """Return whether a call may have had an effect; of the failed ones only close has."""
+    return _CHANGING[row.call] and (row.ret >= 0 or row.call == _CLOSE)

@@ -1,17 +1,20 @@
 """The tables beside the calls: segments, stacks, block requests."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.components import Paths, looked_up
 from spoolscope.tracers.inodes import Inodes
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.programs import group
 
-BLOCKED, PREEMPTED = 1, 2
+BLOCKED, PREEMPTED = constants.SWITCH_BLOCKED, constants.SWITCH_PREEMPTED
 WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
 # include/linux/blk_types.h: enum req_op; flags above the low 8 bits.
 OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
@@ -20,66 +23,27 @@ OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
 STATUS_ERRNO = -np.array([0, 95, 110, 28, 67, 121, 52, 61, 84, 12, 5, 78, 11, 16, 5], np.int32)
 LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 REQ_SYNC, REQ_META, REQ_FUA, REQ_PREFLUSH = 1 << 11, 1 << 12, 1 << 17, 1 << 18
-HELD_BACK = 1 << 0  # enum spsc_block_flags
+HELD_BACK = constants.BLOCK_HELD_BACK
 
+PART = 1 << 14
 Columns = dict[str, Any]
 Int = npt.NDArray[np.int64]
 
 
-class CallIndex:
-    """Finds the seq of a call by its thread and its start."""
-
-    def __init__(self, calls: Records) -> None:
-        self._starts = np.unique(calls["start_ns"])
-        key = self._key(calls["tid"], calls["start_ns"])
-        self._order = np.argsort(key)
-        self._keys = key[self._order]
-        self._seq = calls["seq"].astype(np.int64)
-
-    def _key(
-        self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]
-    ) -> npt.NDArray[np.uint64]:
-        # The rank of the start time keeps (tid, start) within 64 bits without collisions.
-        rank = np.searchsorted(self._starts, start).astype(np.uint64)
-        exact = np.zeros(len(start), np.bool_)
-        inside = rank < len(self._starts)
-        exact[inside] = self._starts[rank[inside]] == start[inside]
-        key: npt.NDArray[np.uint64] = tid.astype(np.uint64) << np.uint64(32) | rank
-        key[~exact] = np.iinfo(np.uint64).max
-        return key
-
-    def row(self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]) -> Int:
-        """Return the number of each call's record, -1 where there is none."""
-        found = np.full(len(tid), -1, np.int64)
-        if not len(self._keys):
-            return found
-        key = self._key(tid, start)
-        at = np.searchsorted(self._keys, key)
-        at[at == len(self._keys)] = 0
-        hit = self._keys[at] == key
-        found[hit] = self._order[at[hit]]
-        return found
-
-    def seq(self, tid: npt.NDArray[np.uint32], start: npt.NDArray[np.uint64]) -> Int:
-        """Return the seq of each call, -1 where there is no such record."""
-        return self.seq_of(self.row(tid, start))
-
-    def seq_of(self, row: Int) -> Int:
-        """Return the seq of each record, -1 for -1."""
-        return np.where(row >= 0, self._seq[row], -1) if len(self._seq) else row
+STATES = np.array(["blocked", "runq", "preempted"], object)
 
 
-def segment_columns(capture: Capture, comms: Comms, inodes: Inodes, paths: Paths) -> Columns:
-    """Return the columns of segments: an absence becomes blocked + runq, or preempted.
+def segment_parts(
+    capture: Capture, index: CallIndex, comms: Comms, inodes: Inodes, paths: Paths
+) -> Iterator[Columns]:
+    """Yield the columns of segments in parts: an absence becomes blocked + runq, or preempted.
 
     Absences in calls that turned out not to be on a spool have no recorded call and are dropped.
     """
-    index = CallIndex(capture.records["syscall"])
     switches = capture.records["switch"]
     call = index.row(switches["tid"], switches["call_ns"])
     kept = (call >= 0) | (switches["call_ns"] == 0)
     switches, call = switches[kept], call[kept]
-    seq = index.seq_of(call)
     in_walk = switches["dir_ino"] > 0
     dir_id = np.full(len(switches), -1, np.int64)
     walks = switches[in_walk]
@@ -88,71 +52,71 @@ def segment_columns(capture: Capture, comms: Comms, inodes: Inodes, paths: Paths
     waker_seq = index.seq(switches["waker_tid"], switches["waker_call_ns"])
     blocked = switches["state"] == BLOCKED
     waiting = blocked & (switches["in_ns"] > switches["wake_ns"])
-    parts = (
-        ("blocked", blocked, "out_ns", "wake_ns"),
-        ("runq", waiting, "wake_ns", "in_ns"),
-        ("preempted", ~blocked, "out_ns", "in_ns"),
-    )
+    row = np.concatenate([np.flatnonzero(which) for which in (blocked, waiting, ~blocked)])
+    state = np.repeat(np.arange(3), [blocked.sum(), waiting.sum(), (~blocked).sum()])
+    begin = np.where(state == 1, switches["wake_ns"][row], switches["out_ns"][row])
+    order = np.argsort(begin, kind="stable")
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
-    pieces = []
-    for state, where, begin, end in parts:
-        rows = switches[where]
-        start = rows[begin].astype(np.int64)
-        is_blocked = state == "blocked"
-        pieces.append(
-            {
-                "ts_ns": start + shift,
-                "dur_ns": rows[end].astype(np.int64) - start,
-                "pid": rows["pid"].astype(np.int32),
-                "tid": rows["tid"].astype(np.int32),
-                "seq": seq[where],
-                "state": np.full(len(rows), state, object),
-                "stack_id": rows["stack"].astype(np.int64) * is_blocked,
-                "waker_pid": np.where(is_blocked, rows["waker_pid"], 0).astype(np.int32),
-                "waker_tid": np.where(is_blocked, rows["waker_tid"], 0).astype(np.int32),
-                "waker_comm": comms.texts(rows["waker_comm"]),
-                "waker": WAKERS[rows["waker"]],
-                "waker_seq": waker_seq[where],
-                "dir_id": np.where(is_blocked, dir_id[where], -1),
-                "name_id": np.where(is_blocked, name_id[where], -1),
-                "name_of": np.where(is_blocked, name_of[where], "none"),
-                **_holders(rows, start, comms, of_cpu=not is_blocked),
-            }
-        )
-    columns: Columns = {k: np.concatenate([p[k] for p in pieces]) for k in pieces[0]}
-    known = (columns["state"] == "blocked") & (columns["waker"] != "none")
-    for name in ("waker_pid", "waker_tid", "waker_comm", "waker"):
-        columns[name] = np.ma.array(columns[name], mask=~known)
-    columns["waker_seq"] = np.ma.array(
-        columns["waker_seq"], mask=~known | (columns["waker_seq"] < 0)
-    )
-    for name in ("held_pid", "held_tid", "held_comm", "held_after_ns"):
-        columns[name] = np.ma.array(columns[name], mask=columns["held_ns"] == 0)
-    columns["held_ns"] = np.ma.masked_equal(columns["held_ns"], 0)
-    columns["seq"] = np.ma.masked_less(columns["seq"], 0)
-    for name in ("dir_id", "name_id"):
-        columns[name] = np.ma.masked_less(columns[name], 0)
-    columns["name_of"] = np.ma.array(columns["name_of"], mask=columns["name_of"] == "none")
-    columns["stack_id"] = np.ma.masked_equal(columns["stack_id"], 0)
-    return columns
+    for first in range(0, max(len(order), 1), PART):
+        part = order[first : first + PART]
+        at = row[part]
+        yield {
+            **_absences(switches[at], state[part], shift, comms),
+            **_looked_up(state[part] == 0, dir_id[at], name_id[at], name_of[at]),
+            **_wakers(switches[at], state[part] == 0, waker_seq[at], comms),
+            "seq": np.ma.masked_less(index.seq_of(call[at]), 0),
+        }
 
 
-def _holders(rows: Records, start: Int, comms: Comms, *, of_cpu: bool) -> Columns:
-    """Return the task that had the awaited CPU, and when; held_ns is 0 if no task is known."""
+def _absences(rows: Records, state: Int, shift: np.int64, comms: Comms) -> Columns:
+    """Return the columns of absences in a state: times, stack, and the task that had the CPU."""
+    start = np.where(state == 1, rows["wake_ns"], rows["out_ns"]).astype(np.int64)
+    end = np.where(state == 0, rows["wake_ns"], rows["in_ns"]).astype(np.int64)
+    held_ns = rows["held_ns"].astype(np.int64) * (state != 0)
+    unknown = held_ns == 0
     return {
-        "held_pid": rows["held_pid"].astype(np.int32),
-        "held_tid": rows["held_tid"].astype(np.int32),
-        "held_comm": comms.texts(rows["held_comm"]),
-        "held_after_ns": rows["held_from_ns"].astype(np.int64) - start,
-        "held_ns": rows["held_ns"].astype(np.int64) * of_cpu,
+        "ts_ns": start + shift,
+        "dur_ns": end - start,
+        "pid": rows["pid"].astype(np.int32),
+        "tid": rows["tid"].astype(np.int32),
+        "state": STATES[state],
+        "stack_id": np.ma.masked_equal(rows["stack"].astype(np.int64) * (state == 0), 0),
+        "held_pid": np.ma.array(rows["held_pid"].astype(np.int32), mask=unknown),
+        "held_tid": np.ma.array(rows["held_tid"].astype(np.int32), mask=unknown),
+        "held_comm": np.ma.array(comms.texts(rows["held_comm"]), mask=unknown),
+        "held_after_ns": np.ma.array(rows["held_from_ns"].astype(np.int64) - start, mask=unknown),
+        "held_ns": np.ma.masked_equal(held_ns, 0),
     }
 
 
-def sample_columns(capture: Capture) -> Columns:
+def _wakers(rows: Records, is_blocked: npt.NDArray[np.bool_], seq: Int, comms: Comms) -> Columns:
+    """Return the columns of the task that ended each wait, null where it is not known."""
+    waker = WAKERS[rows["waker"]]
+    unknown = ~is_blocked | (waker == "none")
+    return {
+        "waker_pid": np.ma.array(rows["waker_pid"].astype(np.int32), mask=unknown),
+        "waker_tid": np.ma.array(rows["waker_tid"].astype(np.int32), mask=unknown),
+        "waker_comm": np.ma.array(comms.texts(rows["waker_comm"]), mask=unknown),
+        "waker": np.ma.array(waker, mask=unknown),
+        "waker_seq": np.ma.array(seq, mask=unknown | (seq < 0)),
+    }
+
+
+def _looked_up(
+    is_blocked: npt.NDArray[np.bool_], dir_id: Int, name_id: Int, name_of: npt.NDArray[np.object_]
+) -> Columns:
+    """Return the columns of the name that was being looked up; only waits have one."""
+    return {
+        "dir_id": np.ma.array(dir_id, mask=~is_blocked | (dir_id < 0)),
+        "name_id": np.ma.array(name_id, mask=~is_blocked | (name_id < 0)),
+        "name_of": np.ma.array(name_of, mask=~is_blocked | (name_of == "none")),
+    }
+
+
+def sample_columns(capture: Capture, index: CallIndex) -> Columns:
     """Return one row per sample in which a call on a spool was running."""
     samples = capture.records["sample"]
-    calls = capture.records["syscall"]
-    seq = CallIndex(calls).seq(samples["tid"], samples["call_ns"])
+    seq = index.seq(samples["tid"], samples["call_ns"])
     samples, seq = samples[seq >= 0], seq[seq >= 0]
     return {
         "ts_ns": samples["ts_ns"].astype(np.int64)
@@ -178,10 +142,10 @@ def stack_columns(capture: Capture) -> Columns:
     }
 
 
-def block_columns(capture: Capture, comms: Comms) -> Columns:
+def block_columns(capture: Capture, index: CallIndex, comms: Comms) -> Columns:
     """Return one row per completed block request."""
     block = capture.records["block"]
-    seq = CallIndex(capture.records["syscall"]).seq(block["tid"], block["call_ns"])
+    seq = index.seq(block["tid"], block["call_ns"])
     flags = block["cmd_flags"].astype(np.int64)
     ops = np.array([OPS.get(i, "other") for i in range(256)], object)
     start = block["start_ns"].astype(np.int64)

@@ -5,17 +5,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.events import CallIndex
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.inodes import Inodes
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture
 
-PAGE, AROUND, DIRTY = 1, 2, 3
-ABSENT = 1
+PAGE, AROUND, DIRTY = constants.FAULT_PAGE, constants.FAULT_AROUND, constants.FAULT_DIRTY
+ABSENT = constants.FAULT_ABSENT
 
 Int = npt.NDArray[np.int64]
 
 
-def fault_columns(capture: Capture, inodes: Inodes) -> dict[str, Any]:
+def fault_columns(capture: Capture, index: CallIndex, inodes: Inodes) -> dict[str, Any]:
     """Return one row per page fault, put together from its steps.
 
     If a step that looks for the page is followed by another such step, the kernel had to release
@@ -51,7 +52,7 @@ def fault_columns(capture: Capture, inodes: Inodes) -> dict[str, Any]:
     ranged = around | (dirty & (steps["n_pages"] > 1))
     shift = np.int64(capture.start_real_ns - capture.start_mono_ns)
     start = head["ts_ns"].astype(np.int64)
-    seq = CallIndex(capture.records["syscall"]).seq(head["tid"], head["call_ns"])
+    seq = index.seq(head["tid"], head["call_ns"])
     return {
         "ts_ns": start + shift,
         "dur_ns": np.ma.masked_equal(tail["ts_ns"].astype(np.int64) - start, 0),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers.path_ids import Devices
 from spoolscope.tracers.resolve import Resolved
 from spoolscope.traces.capture import Capture
 
@@ -23,7 +24,7 @@ class Inodes:
     """
 
     def __init__(
-        self, capture: Capture, resolved: Resolved, path_id: PathId, device: Callable[[Int], Int]
+        self, capture: Capture, resolved: Resolved, path_id: PathId, device: Devices
     ) -> None:
         calls = capture.records["syscall"]
         named = (calls["ino"] > 0) & (resolved.path >= 0)
@@ -52,6 +53,8 @@ class Inodes:
 
         It is the last name that was used before, or else the first one after.
         """
+        if not len(ino):
+            return np.zeros(0, np.int64)
         known = np.isin(self._ino, ino)
         n = int(known.sum())
         files = np.concatenate(

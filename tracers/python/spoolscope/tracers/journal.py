@@ -5,14 +5,31 @@ from typing import Any
 
 import numpy as np
 
-from spoolscope.tracers.events import CallIndex
+from spoolscope.tracers.call_index import CallIndex
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture
 from spoolscope.traces.comms import Comms
 
 # enum spsc_journal_event
-CHECKPOINT, HANDLE, CHECKPOINT_DONE, LOG_TAIL, LOCK_STALL = 7, 9, 10, 11, 12
-LOG_FORCE, CIL_PUSH, CIL_PUSHED, AIL_STUCK = 20, 23, 24, 25
-SYNC_FS, TREE_WRITE, ORDERED_ADD, ORDERED_DONE = 42, 43, 44, 45
+CHECKPOINT, HANDLE, CHECKPOINT_DONE, LOG_TAIL, LOCK_STALL = (
+    constants.JBD2_CHECKPOINT,
+    constants.JBD2_HANDLE,
+    constants.JBD2_CHECKPOINT_DONE,
+    constants.JBD2_LOG_TAIL,
+    constants.JBD2_LOCK_STALL,
+)
+LOG_FORCE, CIL_PUSH, CIL_PUSHED, AIL_STUCK = (
+    constants.XFS_LOG_FORCE,
+    constants.XFS_CIL_PUSH,
+    constants.XFS_CIL_PUSHED,
+    constants.XFS_AIL_STUCK,
+)
+SYNC_FS, TREE_WRITE, ORDERED_ADD, ORDERED_DONE = (
+    constants.BTRFS_SYNC_FS,
+    constants.BTRFS_WRITE,
+    constants.BTRFS_ORDERED_ADD,
+    constants.BTRFS_ORDERED_DONE,
+)
 INNER_FORCE = ("xfs_log_force", "xfs_log_force_seq", "xlog_cil_force_seq")
 STUCK = {1: "ail_pinned", 2: "ail_locked", 3: "ail_flushing"}
 
@@ -22,7 +39,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def journal_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
+def journal_columns(capture: Capture, index: CallIndex, comms: Comms) -> dict[str, Any]:
     """Return one row per event, or per pair of beginning and end."""
     journal = capture.records["journal"]
     journal = journal[np.isin(journal["event"], (*_MAKERS, CIL_PUSHED, ORDERED_DONE))]
@@ -30,7 +47,7 @@ def journal_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     # A log force of a sequence calls a force of the whole log: the inner event is redundant.
     inner = capture.stacks_with(*INNER_FORCE)
     journal = journal[(journal["event"] != LOG_FORCE) | ~np.isin(journal["stack"], inner)]
-    seqs = CallIndex(capture.records["syscall"]).seq(journal["tid"], journal["call_ns"])
+    seqs = index.seq(journal["tid"], journal["call_ns"])
     shift = capture.start_real_ns - capture.start_mono_ns
     rows: list[Row] = []
     begun: dict[tuple[int, int], Row] = {}  # by kind of the end event, and extent or thread

@@ -3,9 +3,13 @@
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
 
-SEEN, FORK, EXEC, EXIT, END, COMM, CUT, BORDER = 1, 2, 3, 4, 5, 6, 8, 16
+SEEN, FORK, EXEC, EXIT, END, COMM, CUT, BORDER = (
+    constants.TASK_SEEN, constants.TASK_FORK, constants.TASK_EXEC, constants.TASK_EXIT,
+    constants.TASK_END, constants.TASK_COMM, constants.TASK_CUT, constants.TASK_BORDER,
+)  # fmt: skip
 
 Int = npt.NDArray[np.int64]
 

@@ -30,12 +30,21 @@ class Named(NamedTuple):
         return self.path < 0 and self.way is not None
 
 
+NOTHING = Named()
+
+
 class Names:
-    """Interned absolute paths."""
+    """Interned absolute paths.
+
+    Attributes:
+        paths: Paths by id.
+        here: Whether each of them is on a spool.
+    """
 
     def __init__(self, aliases: Aliases, mounts: tuple[bytes, ...]) -> None:
         self._aliases, self._mounts = aliases, mounts
         self.paths: list[bytes] = []
+        self.here: list[bool] = []
         self._ids: dict[bytes, int] = {}
         self._joined: dict[tuple[bytes, bytes], tuple[bytes, bytes | None]] = {}
 
@@ -45,11 +54,13 @@ class Names:
         if number is None:
             number = self._ids[path] = len(self.paths)
             self.paths.append(path)
+            self.here.append((path + b"/").startswith(self._mounts))
         return number
 
     def clear(self) -> None:
         """Remove all paths."""
         self.paths.clear()
+        self.here.clear()
         self._ids.clear()
 
     def named(self, base: bytes, name: bytes, kind: int) -> Named:
@@ -57,7 +68,8 @@ class Names:
         key = (base, name)
         joined = self._joined.get(key)
         if joined is None:
-            joined = self._joined[key] = self._join(base + b"/" + name, name)
+            whole = base + b"/" + name if base or name[:1] != b"/" else name
+            joined = self._joined[key] = self._join(whole, name)
         path, as_given = joined
         return Named(self.id(path), kind, -1 if as_given is None else self.id(as_given))
 

@@ -16,6 +16,8 @@ from spoolscope.traces.text import escaped
 
 Columns = dict[str, Any]
 Int = npt.NDArray[np.int64]
+Devices = Callable[[npt.NDArray[np.integer]], Int]
+"""Returns the device of the spool that each path id lies on, 0 outside."""
 KINDS = pa.array(["spool", "outside", "text"])
 SPOOL, OUTSIDE, TEXT = range(3)
 PART = 8 * ROW_GROUP
@@ -59,26 +61,27 @@ class PathIds:
 
     def spool_of(self, path: bytes) -> int:
         """Return the index of a path's spool, -1 if none; the deepest mount wins."""
-        fits = [
-            (len(mount), i)
-            for i, mount in enumerate(self._mounts)
-            if path == mount or path.startswith(mount + b"/")
-        ]
-        return max(fits)[1] if fits else -1
+        found, length = -1, -1
+        for i, mount in enumerate(self._mounts):
+            n = len(mount)
+            if n >= length and path.startswith(mount) and path[n : n + 1] in (b"/", b""):
+                found, length = i, n
+        return found
 
     def is_on_spool(self, path: bytes) -> bool:
         """Return whether a path lies on a spool."""
         return self.spool_of(path) >= 0
 
-    def device(self, ids: Int) -> Int:
+    def device(self, ids: npt.NDArray[np.integer]) -> Int:
         """Return the device of each path's spool, 0 outside."""
         total = len(self._paths) + len(self.quiet_ids)
         if len(self._by_id) != total + 1:
-            told = np.array([self._device(p) for p in self._paths], np.int64)
+            devices = np.array([self._device(p) for p in self._paths], np.int64)
             quiet = self._quiet.by_place(self._device)
-            parts = told[: self._first], quiet, told[self._first :], np.zeros(1, np.int64)
+            parts = devices[: self._first], quiet, devices[self._first :], np.zeros(1, np.int64)
             self._by_id = np.concatenate(parts)
-        return self._by_id[ids]
+        found: Int = self._by_id[ids]
+        return found
 
     def _device(self, path: bytes) -> int:
         spool = self.spool_of(path)
@@ -87,7 +90,7 @@ class PathIds:
     def columns(self, private: Private | None) -> Iterator[Columns]:
         """Yield the paths table in parts, pseudonymised if names are private."""
         hide = private.names.path if private is not None else bytes
-        yield self._told(0, self._first, hide)
+        yield self._named(0, self._first, hide)
         texts = self._quiet.texts(lambda path: _within(self._shown(path, hide)), _shower(hide))
         kinds = self._quiet.by_place(lambda path: self._kind(path)[0])
         spools = self._quiet.by_place(self.spool_of)
@@ -95,15 +98,15 @@ class PathIds:
             part = slice(begin, begin + PART)
             shown = texts[part].cast(pa.large_string()).cast(pa.string())
             yield _columns(self.quiet_ids[part], shown, kinds[part], spools[part])
-        yield self._told(self._first, len(self._paths), hide)
+        yield self._named(self._first, len(self._paths), hide)
 
-    def _told(self, begin: int, end: int, hide: Callable[[bytes], bytes]) -> Columns:
+    def _named(self, begin: int, end: int, hide: Callable[[bytes], bytes]) -> Columns:
         paths = self._paths[begin:end]
-        told = np.array([self._kind(path) for path in paths], np.int64).reshape(-1, 2)
+        kinds = np.array([self._kind(path) for path in paths], np.int64).reshape(-1, 2)
         ids = np.arange(begin, end, dtype=np.int64)
         ids += len(self.quiet_ids) * (begin == self._first)
         texts = pa.array([self._shown(path, hide) for path in paths], pa.string())
-        return _columns(ids, texts, told[:, 0], told[:, 1])
+        return _columns(ids, texts, kinds[:, 0], kinds[:, 1])
 
     def _kind(self, path: bytes) -> tuple[int, int]:
         if path.startswith(b"\0"):

@@ -11,16 +11,15 @@ from spoolscope.tracers.below import Below
 from spoolscope.tracers.lives import COMM, EXEC, EXIT, FORK, SEEN
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces import constants
+from spoolscope.traces.abi import DUPLICATES, O_CLOEXEC, S_IFDIR, S_IFMT
+from spoolscope.traces.calls import CALLS, of_effect, of_kind
 from spoolscope.traces.capture import Capture, Records
 
-O_CLOEXEC = 0o2000000
-S_IFMT, S_IFDIR = 0o170000, 0o040000
-F_DUPFD, F_DUPFD_CLOEXEC = 0, 1030
-SHARE_FILES, SHARE_FS = 1, 2
-_MOVES = [CALLS[name].id for name in ("chdir", "fchdir", "chroot")]
+SHARE_FILES, SHARE_FS = constants.TASK_SHARE_FILES, constants.TASK_SHARE_FS
+_MOVES = [CALLS[name].id for name in of_effect("enters", "roots")]
 _RETURNS_FD = [call.id for call in CALLS.values() if call.returns_fd]
-_CLOSE, _CLOSE_RANGE, _FCNTL = (CALLS[name].id for name in ("close", "close_range", "fcntl"))
+_CLOSE, _CLOSE_RANGE, _FCNTL = (CALLS[name].id for name in of_kind("close", "close_range", "fcntl"))
 
 
 class OpenFile(NamedTuple):
@@ -124,7 +123,10 @@ class Processes:
 
     def of(self, pid: int) -> Process:
         """Return the state of a process; it is empty at first."""
-        return self._by_pid.setdefault(pid, Process())
+        process = self._by_pid.get(pid)
+        if process is None:
+            process = self._by_pid[pid] = Process()
+        return process
 
     def copy(self) -> "Processes":
         """Return a copy of the present state, with the same sharing between processes."""
@@ -296,6 +298,6 @@ def _touched(calls: Records, until: int) -> tuple[dict[int, int], dict[tuple[int
             moved.setdefault(pid, end)
         elif number == _CLOSE_RANGE:
             touched.setdefault((pid, -1), end)
-        elif number != _FCNTL or args[1] in (F_DUPFD, F_DUPFD_CLOEXEC):
+        elif number != _FCNTL or args[1] in DUPLICATES:
             touched.setdefault((pid, ret), end)
     return moved, touched

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spoolscope.tracers.processes import S_IFDIR, S_IFMT
+from spoolscope.traces.abi import S_IFDIR, S_IFMT
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.concealed import holds, is_in_mailbox
 
@@ -147,9 +147,9 @@ def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
         at = at[~odd[at]]
     words = _words(capture)
     numbers, name = np.unique(tree["path"], return_inverse=True)
-    told = np.array([capture.strings[number] in words for number in numbers.tolist()], np.bool_)
+    hits = np.array([capture.strings[number] in words for number in numbers.tolist()], np.bool_)
     # Names that a call uses, below these directories.
-    _descend(followed, np.flatnonzero(named & ~followed & told[name]), parent)
+    _descend(followed, np.flatnonzero(named & ~followed & hits[name]), parent)
     listings = np.flatnonzero(~named)
     followed[listings] = odd[listings] | followed[parent[listings].clip(0)]
     return followed
@@ -157,14 +157,14 @@ def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
 
 def _inodes(capture: Capture) -> npt.NDArray[np.uint64]:
     """Return the inode numbers in all records other than those of the walk."""
-    told = [
+    numbers = [
         np.unique(rows[member])
         for kind, rows in capture.records.items()
         if kind != "tree"
         for member in rows.dtype.names or ()
         if member.endswith(("ino", "ino2"))
     ]
-    return np.unique(np.concatenate(told)) if told else np.zeros(0, np.uint64)
+    return np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, np.uint64)
 
 
 def _descend(marked: Bool, rows: Int, parent: Int) -> None:
@@ -208,7 +208,7 @@ def _words(capture: Capture) -> set[bytes]:
     texts = [capture.strings[number] for number in np.unique(np.concatenate(numbers)).tolist()]
     mounts = [str(spool["mount"]).encode() for spool in capture.meta.get("spools", [])]
     aliases = capture.meta.get("aliases", {})
-    mounted = [place for told in capture.meta.get("mounted_below", []) for place in told["places"]]
+    mounted = [place for one in capture.meta.get("mounted_below", []) for place in one["places"]]
     led_to = (*aliases.keys(), *aliases.values(), *(path for pair in mounted for path in pair))
     others = [str(path).encode() for path in led_to if path is not None]
     words: set[bytes] = set()

@@ -2,21 +2,26 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from spoolscope.tracers.request import Request
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces import native_failures
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.native import find_binary
 
 POLL_S = 0.1
+SELDOM_S, POLLS = 1.0, 10
+"""Most seconds between two looks, and looks in a period, if calls are summed over periods."""
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Event = dict[str, Any]
@@ -45,6 +50,8 @@ class Recorder:
             ],
             stdout=sys.stderr if request.stdout_to_stderr else None,
         )
+        self._poll_s = min(SELDOM_S, max(POLL_S, (request.rollup_s or 0) / POLLS))
+        self._end = os.pidfd_open(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -54,6 +61,12 @@ class Recorder:
     def stop(self) -> None:
         """End the recording in order."""
         self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
 
     def events(self) -> Iterator[Event | None]:
         """Yield its events, and None if there was none for a moment, until it ends.
@@ -88,9 +101,11 @@ class Recorder:
                 signal.signal(number, handler)
 
     def _wait(self) -> None:
-        """Wait a moment for the end of the recorder, not of a command that outlives it."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=POLL_S)
+        """Wait a moment for the end of the recorder, not of a command that outlives it.
+
+        ``Popen.wait`` would look 20 times a second.
+        """
+        select.select([self._end], [], [], self._poll_s)
 
     def end(self) -> int | None:
         """Return the command's exit status as a shell gives it, None without a command.
@@ -98,6 +113,7 @@ class Recorder:
         Raises:
             SpoolscopeError: the recorder failed.
         """
+        os.close(self._end)
         self._answers.unlink()
         if -self._process.returncode in ENDING:
             raise SpoolscopeError(
@@ -105,7 +121,10 @@ class Recorder:
             )
         done, error = self._last.get("done"), self._last.get("error")
         if self._process.returncode != 0 or done is None:
-            raise _failure(error["message"] if error else "", self._process.returncode)
+            remedy, code = "run 'spoolscope doctor'", self._process.returncode
+            if error is not None:
+                raise native_failures.of_answer("the recorder", error, remedy=remedy)
+            raise native_failures.of_process("the recorder", code, "", remedy=remedy)
         status: int | None = done["meta"]["command_status"]
         return status
 
@@ -148,6 +167,7 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
         "--rotate-seconds": request.rotate.age_s,
         "--last-bytes": request.last.size_bytes,
         "--last-seconds": request.last.age_s,
+        "--rollup": request.rollup_s,
     }
     words += [
         word for flag, value in once.items() if value is not None for word in (flag, str(value))
@@ -163,14 +183,3 @@ def _arguments(request: Request, capture: Path, answers: Path) -> list[str]:
 
 def _cause_file(capture: Path) -> Path:
     return capture.with_name("causes.json")
-
-
-def _failure(error: str, code: int) -> SpoolscopeError:
-    text = error.strip() or f"the recorder ended with code {code}"
-    message, _, remedy = text.rpartition(": ")
-    usage = "mount point" in text or "no such" in text
-    return SpoolscopeError(
-        message or text,
-        remedy=remedy if message else "run 'spoolscope doctor'",
-        exit_code=USAGE if usage else 1,
-    )

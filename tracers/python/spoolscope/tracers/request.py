@@ -55,6 +55,8 @@ class Request:
         blktrace: Add the stages of block requests; not for a series.
         ring_mib: Memory between kernel and recorder; None: the recorder's default.
         user_stacks: Record the code that made calls: those that sync, or all.
+        rollup_s: Sum calls over so many seconds of the wall clock; None: do not. Without ``last``
+            there are no records then.
         sample_hz: Samples per second of each CPU; 0: none, None: the recorder's default.
     """
 
@@ -85,6 +87,7 @@ class Request:
     freeze_on: Sequence[FreezeRule] = ()
     cause_rules: CauseRules = ()
     on_freeze: Sequence[str] = ()
+    rollup_s: float | None = None
 
     @property
     def is_series(self) -> bool:

@@ -15,21 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.aliases import Aliases
-from spoolscope.tracers.effects import S_IFDIR, S_IFMT, SHAPES, Done, Row, Shape, apply, signed
+from spoolscope.tracers.effects import SHAPES, Done, Row, Shape, apply, may_change, signed
 from spoolscope.tracers.mounting import Mounting
-from spoolscope.tracers.named import BASE_CWD, BASE_FD, BASE_ROOT, Named, Names
+from spoolscope.tracers.named import BASE_CWD, BASE_FD, BASE_ROOT, NOTHING, Named, Names
 from spoolscope.tracers.namespace import Namespace
-from spoolscope.tracers.nodes import Node
+from spoolscope.tracers.nodes import Key, Node
+from spoolscope.tracers.plain_calls import CLOSE, OTHER, PLAIN, descriptors_of, kinds_of
 from spoolscope.tracers.processes import OpenFile, Process, Processes
 from spoolscope.tracers.start import Finding, Start
 from spoolscope.tracers.state import State
 from spoolscope.tracers.timeline import Timeline
+from spoolscope.traces.abi import AT_FDCWD, S_IFDIR, S_IFMT
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.constants import CALL_OTHER_VIEW, CALL_PATH_FAULT
 from spoolscope.traces.filesystems import SUBVOLUMES
 
-AT_FDCWD = -100
-PATH_FAULT, OTHER_VIEW = 1 << 1, 1 << 8
-CHUNK = 65_536
+CHUNK = 8192
 # Errors of calls that are due to a mount only.
 _OF_MOUNTS = (-errno.EXDEV, -errno.EBUSY)
 Int = npt.NDArray[np.int64]
@@ -54,10 +55,10 @@ class Resolved:
     """
 
     paths: list[bytes]
-    path: npt.NDArray[np.int64]
-    path2: npt.NDArray[np.int64]
-    given: npt.NDArray[np.int64]
-    given2: npt.NDArray[np.int64]
+    path: npt.NDArray[np.int32]
+    path2: npt.NDArray[np.int32]
+    given: npt.NDArray[np.int32]
+    given2: npt.NDArray[np.int32]
     base: npt.NDArray[np.int16]
     base2: npt.NDArray[np.int16]
     comm: npt.NDArray[np.int32]
@@ -140,7 +141,7 @@ class Resolver:
         node: Node | None
         way: bytes | None = None
         if raw.startswith(b"/"):
-            if process.cwd.root is None or flags & OTHER_VIEW:
+            if process.cwd.root is None or flags & CALL_OTHER_VIEW:
                 return self.names.named(b"", raw, BASE_ROOT)
             node, kind = process.cwd.root, BASE_ROOT
         elif dirfd is None or dirfd == AT_FDCWD:
@@ -168,23 +169,26 @@ class Resolver:
 
     def is_here(self, path: int) -> bool:
         """Return whether a path id is that of a name on a spool."""
-        return path >= 0 and (self.names.paths[path] + b"/").startswith(self.tops)
+        return path >= 0 and self.names.here[path]
 
     def behind(self, process: Process, shape: Shape, row: Row) -> Node | None:
-        """Return the object of a descriptor, or of an address in a mapping.
-
-        If a descriptor has another inode than at its open, it was replaced in a way that is not
-        recorded (passed over a socket): its old name is dropped.
-        """
+        """Return the object of a descriptor, or of an address in a mapping."""
         key = (row.dev, row.ino)
         at = shape.fd if shape.fd >= 0 else shape.dirfd
         if at < 0:
             return (process.maps.get(key) or self.space.mapped(key)) if row.ino else None
-        fd = signed(row.args[at])
-        file = process.fds.get(fd)
-        if file is not None and (not row.ino or file.key is None or file.key[1] == row.ino):
+        return self.of_descriptor(process, signed(row.args[at]), key)
+
+    def of_descriptor(self, process: Process, fd: int, key: Key) -> Node | None:
+        """Return the object of a descriptor, given the inode that the kernel recorded.
+
+        If a descriptor has another inode than at its open, it was replaced in a way that is not
+        recorded (passed over a socket): its old name is dropped.
+        """
+        file, ino = process.fds.get(fd), key[1]
+        if file is not None and (not ino or file.key is None or file.key[1] == ino):
             return file.node
-        found = self.space.lookup(key) if row.ino else None
+        found = self.space.lookup(key) if ino else None
         if file is not None and found is None:
             del process.fds[fd]
         elif file is not None and found is not None:
@@ -194,12 +198,12 @@ class Resolver:
     def used(self, process: Process, shape: Shape, row: Row) -> Used:
         """Return the names or object that a call uses, as far as they are known."""
         strings, args = self.capture.strings, row.args
-        first, second = Named(), Named()
+        first = second = NOTHING
         node: Node | None = None
         if shape.path >= 0 and row.path:
             dirfd = signed(args[shape.dirfd]) if shape.dirfd >= 0 else None
             first = self.named(process, dirfd, strings[row.path], row.flags)
-            here = first.is_elsewhere or self.is_here(first.path)
+            here = self.is_here(first.path) or first.is_elsewhere
             if not here and (node := self.reached(row, first.path)) is not None:
                 first = Named(self.id_of(node), BASE_ROOT)
         else:
@@ -245,6 +249,7 @@ def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
     if not len(prelude):
         return _resolve(capture, show)
     calls = np.concatenate([prelude, capture.records["syscall"]])
+    capture.records["syscall"] = calls[len(prelude) :]  # of the same memory
     out = _resolve(replace(capture, records={**capture.records, "syscall": calls}), show)
     for name in ("path", "path2", "given", "given2", "base", "base2", "comm", "elsewhere"):
         setattr(out, name, getattr(out, name)[len(prelude) :])
@@ -262,10 +267,10 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
     n = len(calls)
     out = Resolved(
         resolver.names.paths,
-        np.full(n, -1, np.int64),
-        np.full(n, -1, np.int64),
-        np.full(n, -1, np.int64),
-        np.full(n, -1, np.int64),
+        np.full(n, -1, np.int32),
+        np.full(n, -1, np.int32),
+        np.full(n, -1, np.int32),
+        np.full(n, -1, np.int32),
         np.zeros(n, np.int16),
         np.zeros(n, np.int16),
         np.zeros(n, np.int32),
@@ -273,7 +278,7 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
     )
     order = np.argsort(calls["end_ns"], kind="stable")
     finding = Finding(capture, resolver.space, resolver.processes)
-    before, during = _within(calls[order], finding.cut_ns, finding.end_ns)
+    before, during = _within(calls, order, finding.cut_ns, finding.end_ns)
     timeline = Timeline(capture, resolver.processes, finding)
     total = max(during + n - before, 1)
     _go(resolver, out, order[:during], timeline, lambda gone: show(gone / total))
@@ -288,10 +293,10 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
     return out
 
 
-def _within(calls: Records, cut_ns: int, end_ns: int) -> tuple[int, int]:
-    """Count the calls, sorted by end, up to the cut and up to the end of the snapshot."""
-    before = int(np.searchsorted(calls["end_ns"], cut_ns, "right"))
-    met = np.flatnonzero((calls["start_ns"] <= end_ns) & (end_ns > cut_ns))
+def _within(calls: Records, order: Int, cut_ns: int, end_ns: int) -> tuple[int, int]:
+    """Count the calls, in order of their ends, up to the cut and up to the end of the snapshot."""
+    before = int(np.searchsorted(calls["end_ns"][order], cut_ns, "right"))
+    met = np.flatnonzero((calls["start_ns"][order] <= end_ns) & (end_ns > cut_ns))
     return before, max(before, int(met.max(initial=-1)) + 1)
 
 
@@ -299,34 +304,80 @@ def _go(
     resolver: Resolver, out: Resolved, order: Int, timeline: Timeline, show: Callable[[int], None]
 ) -> None:
     """Resolve calls in the order in which they returned, with other records between them."""
-    for number, row in enumerate(rows_of(resolver.capture.records["syscall"], order)):
-        if number % CHUNK == 0:
-            show(number)
-        timeline.until(row.end_ns)
-        process, shape = resolver.processes.of(row.pid), SHAPES[row.call]
+    calls = resolver.capture.records["syscall"]
+    for begin in range(0, len(order), CHUNK):
+        show(begin)
+        places = order[begin : begin + CHUNK]
+        _go_on(resolver, out, calls[places], places, timeline)
+
+
+def _go_on(
+    resolver: Resolver, out: Resolved, calls: Records, places: Int, timeline: Timeline
+) -> None:
+    """Resolve a chunk of calls, whose places in the result are given."""
+    processes = resolver.processes
+    kinds = kinds_of(calls)
+    others = iter(_rows(calls[kinds == OTHER], places[kinds == OTHER]))
+    columns = (calls[name].tolist() for name in ("start_ns", "end_ns", "tid", "pid", "ino", "dev"))
+    named = out.path.data
+    comms: list[int] = []
+    comm_of: dict[int, int] = {}  # by thread, since the last event
+    next_ns = timeline.next_ns
+    for place, kind, fd, start_ns, end_ns, tid, pid, ino, dev in zip(
+        places.tolist(), kinds.tolist(), descriptors_of(calls).tolist(), *columns, strict=True
+    ):
+        if end_ns >= next_ns:
+            timeline.until(end_ns)
+            next_ns = timeline.next_ns
+            comm_of.clear()
+        process = processes.of(pid)
         # The kernel recorded the working directory as it was before the thread's first call.
-        seen = resolver.processes.cwd_seen
-        key = seen.pop(row.tid, None) if seen else None
-        if key is not None:
-            resolver.processes.check_cwd(process, key)
-        out.comm[row.position] = resolver.comm(row.tid)
-        _resolve_call(resolver, process, shape, out, row)
+        if processes.cwd_seen and (key := processes.cwd_seen.pop(tid, None)) is not None:
+            processes.check_cwd(process, key)
+        comm = comm_of.get(tid)
+        if comm is None:
+            comm = comm_of[tid] = resolver.comm(tid)
+        comms.append(comm)
+        if kind == OTHER:
+            _resolve_call(resolver, process, out, next(others))
+            continue
+        node = resolver.of_descriptor(process, fd, (dev, ino))
+        if kind != PLAIN:
+            resolver.space.since_ns = start_ns
+            if kind == CLOSE:
+                process.fds.pop(fd, None)
+        named[place] = path = resolver.id_of(node)
+        if path < 0:
+            _without_name(resolver, out, node, calls[len(comms) - 1], place)
+    out.comm[places] = comms
+
+
+def _without_name(
+    resolver: Resolver, out: Resolved, node: Node | None, call: np.void, place: int
+) -> None:
+    """Note a call on a descriptor whose file has no known name."""
+    out.elsewhere[place] = node is not None and node.way is not None
+    if not out.elsewhere[place] and (
+        call["ino"] or call["path"] or call["flags"] & CALL_PATH_FAULT
+    ):
+        resolver.unresolved += place >= resolver.n_prelude
 
 
 def rows_of(calls: Records, order: Int) -> Iterator[Row]:
     """Yield calls in an order; chunk by chunk, as Python values take much memory."""
     for begin in range(0, len(order), CHUNK):
         places = order[begin : begin + CHUNK]
-        part = calls[places]
-        columns = [part[member].tolist() for member in Row._fields[1:]]
-        yield from map(Row._make, zip(places.tolist(), *columns, strict=True))
+        yield from _rows(calls[places], places)
 
 
-def _resolve_call(
-    resolver: Resolver, process: Process, shape: Shape, out: Resolved, row: Row
-) -> None:
+def _rows(calls: Records, places: Int) -> Iterator[Row]:
+    columns = [calls[member].tolist() for member in Row._fields[1:]]
+    return map(Row._make, zip(places.tolist(), *columns, strict=True))
+
+
+def _resolve_call(resolver: Resolver, process: Process, out: Resolved, row: Row) -> None:
     """Resolve one call's names, then apply its effects on descriptors and cwd."""
-    i = row.position
+    i, shape = row.position, SHAPES[row.call]
     if shape.mounts and row.args[5]:
         resolver.processes.enter(process, row.args[5])
     used = resolver.used(process, shape, row)
@@ -336,12 +387,14 @@ def _resolve_call(
     if (
         used.first.path < 0
         and not out.elsewhere[i]
-        and (row.ino or row.path or row.flags & PATH_FAULT)
+        and (row.ino or row.path or row.flags & CALL_PATH_FAULT)
         and not shape.is_exec
     ):
         resolver.unresolved += (
             i >= resolver.n_prelude
         )  # without a call by an empty path, as in open(""), which names nothing
+    if not may_change(row):
+        return
     done = resolver.done(process, shape, row, used)
     apply(done)
     if row.ret < 0:
@@ -356,5 +409,6 @@ def _resolve_call(
 
 def _is_elsewhere(first: Named, second: Named, ret: int) -> bool:
     """Return whether a name led to another filesystem, or the call failed because of a mount."""
-    on_the_way = first.way is not None or second.way is not None
-    return first.is_elsewhere or second.is_elsewhere or (on_the_way and ret in _OF_MOUNTS)
+    if first.way is None and second.way is None:
+        return False
+    return first.is_elsewhere or second.is_elsewhere or ret in _OF_MOUNTS

@@ -73,7 +73,7 @@ class Series:
         self._recorder: dict[str, Any] = {}
         self.hook = Hook(self.request.on_freeze, self.tell)
 
-    def told(self, recorder: Recorder, *, ended: bool = False) -> None:
+    def follow(self, recorder: Recorder, *, ended: bool = False) -> None:
         """Write the recorder's process to recording.json."""
         self._recorder = {
             "recorder_pid": recorder.pid,

@@ -54,6 +54,7 @@ def record(
     tell: Callable[[str], None] = lambda _what: None,
     made: Callable[[Path], None] = lambda _trace: None,
     over: Callable[[], bool] = lambda: False,
+    heard: Callable[[Event], None] = lambda _event: None,
 ) -> Summary:
     """Record into a new trace directory.
 
@@ -67,15 +68,16 @@ def record(
         made: If in several traces: called with each trace that is complete.
         over: If in one trace: called about ten times a second once the snapshot is taken; the
             recording ends when it returns true.
+        heard: If in several traces: called with each event of the native recorder.
 
     Raises:
         SpoolscopeError: wrong target, missing rights, or the recorder failed.
     """
-    hiding = _hiding(request)
+    hiding = hiding_of(request)
     check_output(request.output)
     refuse_output_on_spool(request.output, request.spools)
     if request.is_series:
-        return _record_series(Series(request, hiding, tell, made), progress)
+        return _record_series(Series(request, hiding, tell, made), progress, heard)
     work = work_directory(request.output, "recording")
     status, failure, seen, signalled = None, None, Seen(), False
     blocks = block_tracing(request.spools, work) if request.blktrace else nullcontext()
@@ -98,7 +100,8 @@ def record(
     return Summary(request.output, status, meta, failure, unmounted, seen.ready, signalled)
 
 
-def _hiding(request: Request) -> Hiding | None:
+def hiding_of(request: Request) -> Hiding | None:
+    """Return how the names of a recording are hidden; None: they are kept."""
     if request.keep_names:
         return None
     hiding = Hiding.by_key_file(
@@ -107,18 +110,19 @@ def _hiding(request: Request) -> Hiding | None:
     return hiding if request.keep_book else replace(hiding, book=None)
 
 
-def _record_series(series: Series, report: Progress) -> Summary:
+def _record_series(series: Series, report: Progress, heard: Callable[[Event], None]) -> Summary:
     """Record into a directory of traces, which exists from the beginning."""
     request = series.request
     status, failure, seen = None, None, Seen()
     try:
         recorder = Recorder(request, series.capture)
-        series.told(recorder)
+        series.follow(recorder)
         for event in watched(recorder, request.duration_s, report, seen):
             if event is not None:
                 series.on(event)
+                heard(event)
             series.work()
-        series.told(recorder, ended=True)
+        series.follow(recorder, ended=True)
         status = recorder.end()
     except SpoolscopeError as error:
         if not any(series.captures.glob("*.seg")):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spoolscope.tracers.effects import S_IFDIR, S_IFLNK, S_IFMT
 from spoolscope.tracers.lives import CUT, SEEN
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node, Seen
 from spoolscope.tracers.processes import Processes
 from spoolscope.tracers.quiet import Quiet
+from spoolscope.traces.abi import S_IFDIR, S_IFLNK, S_IFMT
 from spoolscope.traces.capture import Capture
 
 # Times of birth are rounded down to a timer tick.

@@ -11,13 +11,13 @@ from spoolscope.tracers.lives import EXIT, FORK
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.processes import OpenFile
 from spoolscope.tracers.start import Start
+from spoolscope.traces.abi import S_IFMT, S_IFREG
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.parquet import ROW_GROUP
 
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
-S_IFMT, S_IFREG = 0o170000, 0o100000
 PART = 8 * ROW_GROUP
 Int = npt.NDArray[np.int64]
 _FCNTL = CALLS["fcntl"].id
@@ -38,7 +38,10 @@ class State:
     """
 
     def __init__(self, capture: Capture, start: Start, space: Namespace) -> None:
-        self._capture, self.cut_ns, self.quiet = capture, start.cut_ns, start.quiet
+        # Calls would be kept in memory by a reference to the whole capture.
+        self._strings, self._tree = capture.strings, capture.records["tree"]
+        self._xattrs = capture.records["xattr"]
+        self.cut_ns, self.quiet = start.cut_ns, start.quiet
         devices = {int(spool["dev"]) for spool in capture.meta.get("spools", [])}
         living = start.processes.living()
         gone = _gone(capture, start.cut_ns)
@@ -49,6 +52,7 @@ class State:
             if file.key is not None and file.key[0] in devices
             if (path := space.path(file.node)) is not None
         ]
+        self._positions = self._positions_in(capture.records["syscall"])
         self.cwds = {
             pid: path
             for pid in living.keys() - gone
@@ -65,7 +69,7 @@ class State:
 
     def open_files(self, path_id: PathId) -> Columns:
         """Return the descriptors open on the spool."""
-        positions = self._positions()
+        positions = self._positions
         files = [file for _, _, file, _, _ in self._files]
         keys = [file.key or (0, 0) for file in files]
         sizes = np.array([file.size for file in files], np.int64)
@@ -86,10 +90,9 @@ class State:
             "deleted": np.array([gone for *_, gone in self._files], np.bool_),
         }
 
-    def _positions(self) -> dict[tuple[int, int], int]:
+    def _positions_in(self, calls: Records) -> dict[tuple[int, int], int]:
         """Return positions of descriptors, as recorded by the first call after the start."""
         inodes = {(pid, fd): file.key for pid, fd, file, _, _ in self._files}
-        calls = self._capture.records["syscall"]
         at_fd = np.array([shape.fd for shape in SHAPES])[calls["call"]]
         wanted = np.isin(calls["pid"], sorted({pid for pid, _ in inodes})) & (at_fd >= 0)
         wanted &= (calls["end_ns"] > self.cut_ns) & (calls["call"] != _FCNTL)
@@ -108,7 +111,7 @@ class State:
 
     def named(self) -> tuple[Int, Int, list[bytes]]:
         """Return device, inode and path of files that were open, or in the tree and followed."""
-        tree = self._capture.records["tree"][[row for row, _ in self._names]]
+        tree = self._tree[[row for row, _ in self._names]]
         keys = np.array([file.key for _, _, file, _, _ in self._files], np.int64).reshape(-1, 2)
         return (
             np.concatenate([keys[:, 0], tree["dev"].astype(np.int64)]),
@@ -127,7 +130,7 @@ class State:
         rows, paths = self._rows(path_id, quiet_ids)
         for begin in range(0, max(len(rows), 1), PART):
             part = slice(begin, begin + PART)
-            tree = self._capture.records["tree"][rows[part]]
+            tree = self._tree[rows[part]]
             targets = self._texts(tree["target"], text_id)
             columns: Columns = {
                 "path_id": paths[part],
@@ -151,14 +154,14 @@ class State:
 
     def _texts(self, numbers: npt.NDArray[np.uint32], text_id: PathId) -> Int:
         """Return the ids of strings of the capture; 0 for string 0."""
-        told, which = np.unique(numbers, return_inverse=True)
-        strings = self._capture.strings
-        ids = [text_id(strings[number]) if number else 0 for number in told.tolist()]
+        distinct, which = np.unique(numbers, return_inverse=True)
+        strings = self._strings
+        ids = [text_id(strings[number]) if number else 0 for number in distinct.tolist()]
         return np.array(ids, np.int64)[which.ravel()]
 
     def xattrs(self, path_id: PathId, text_id: PathId, quiet_ids: Int) -> Columns:
         """Return the extended attributes of the tree's names; arguments as those of ``tree``."""
-        records = self._capture.records["xattr"]
+        records = self._xattrs
         rows, paths = self._rows(path_id, quiet_ids)
         of = records["tree"].astype(np.int64) - 1
         there = np.isin(of, rows)
@@ -172,7 +175,7 @@ class State:
     def missed_names(self, path_id: PathId, is_on_spool: Callable[[bytes], bool]) -> Columns:
         """Return the names that calls used and the walk did not meet."""
         rows = [row for row in self._missed if is_on_spool(row[0])]
-        rows = rows if len(self._capture.records["tree"]) else []  # without a walk none is missed
+        rows = rows if len(self._tree) else []  # without a walk none is missed
         keys = np.array([key or (0, 0) for _, key, _ in rows], np.int64).reshape(-1, 2)
         return {
             "path_id": np.array([path_id(path) for path, *_ in rows], np.int64),

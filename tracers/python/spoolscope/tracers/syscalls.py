@@ -1,35 +1,40 @@
 """The syscalls table: arguments of calls in columns by their meaning."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.tracers.path_ids import Devices
 from spoolscope.tracers.resolve import Resolved
-from spoolscope.traces.calls import BY_ID, FICLONE, FICLONERANGE
+from spoolscope.traces.abi import FCNTL_LOCKS, O_CREAT, O_TRUNC, O_WRONLY
+from spoolscope.traces.calls import BY_ID, CALLS, FICLONE, FICLONERANGE, of_kind
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
-from spoolscope.traces.parquet import ROW_GROUP
+from spoolscope.traces.constants import CALL_ELSEWHERE, CALL_EXTRA_FAULT, CALL_RESTARTED
 
 Int = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-FCNTL_LOCKS = (5, 6, 7, 36, 37, 38)
+PART = 1 << 14
 # struct file_clone_range in the recorder's args: source file and offset, length, target offset.
 _RANGE = {"fd2": 2, "arg": 3, "size": 4, "offset": 5}
-O_CREAT_WRONLY_TRUNC = 0o1101
+O_CREAT_WRONLY_TRUNC = O_CREAT | O_WRONLY | O_TRUNC
 # include/linux/errno.h: after a signal, the kernel makes these EINTR or restarts the call; programs
 # never see these numbers. SPSC_CALL_RESTARTED marks them.
 RESTARTS = (512, 513, 514, 516)
-RESTARTED = np.int32(1 << 6)
-ELSEWHERE = np.int32(1 << 9)
-EXTRA_FAULT = np.int32(1 << 5)
-ACL_TOLD = 0x1000
+RESTARTED = np.int32(CALL_RESTARTED)
+ELSEWHERE = np.int32(CALL_ELSEWHERE)
+EXTRA_FAULT = np.int32(CALL_EXTRA_FAULT)
+ACL_MODE = 0x1000
 # Argument words that become a column of their own; those in `_INTS` are C ints.
 _INTS = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 _LONGS = ("offset", "size", "arg")
+# Calls that begin at the position of their descriptor.
+_AT_POSITION = tuple(
+    name for name in of_kind("read", "write", "getdents") if CALLS[name].position("offset") is None
+)
 # Two ids in one number.
 _IDS = {"uid": 0, "gid": 32}
 # Offsets given by pointer.
@@ -37,9 +42,9 @@ _PLACES = {"at": "offset", "at2": "arg"}
 
 
 def call_parts(
-    capture: Capture, resolved: Resolved, comms: Comms, device: Callable[[Int], Int]
+    capture: Capture, resolved: Resolved, comms: Comms, device: Devices
 ) -> Iterator[dict[str, Any]]:
-    """Return the columns of the syscalls table in order of time, a row group at a time.
+    """Return the columns of the syscalls table in order of time, in parts of PART rows.
 
     Args:
         capture: The capture.
@@ -51,8 +56,8 @@ def call_parts(
     shift = capture.start_real_ns - capture.start_mono_ns
     order = np.argsort(calls["start_ns"], kind="stable")
     names = [comms.text(comm) for comm in resolved.comms]
-    for begin in range(0, max(len(order), 1), ROW_GROUP):
-        rows = order[begin : begin + ROW_GROUP]
+    for begin in range(0, max(len(order), 1), PART):
+        rows = order[begin : begin + PART]
         part = Resolved(
             resolved.paths,
             resolved.path[rows],
@@ -72,7 +77,7 @@ def _columns(
     resolved: Resolved,
     comms: list[str],
     shift: int,
-    device: Callable[[Int], Int],
+    device: Devices,
 ) -> dict[str, Any]:
     arguments = Arguments(calls)
     arguments.fill()
@@ -130,20 +135,21 @@ class Arguments:
         self.present = {w: np.zeros(n, np.bool_) for w in self.values}
         self.is_lock = np.zeros(n, np.bool_)
 
-    def set(self, word: str, where: Mask, values: Int) -> None:
-        """Set one column in some rows."""
+    def set(self, word: str, where: Int, values: Int) -> None:
+        """Set one column in some rows, given by number."""
         self.values[word][where] = values
-        self.present[word] |= where
+        self.present[word][where] = True
 
     def fill(self) -> None:
         """Fill the columns, one kind of call after the other."""
-        for number in np.unique(self.calls["call"]).tolist():
-            where = self.calls["call"] == number
+        order = np.argsort(self.calls["call"], kind="stable")
+        numbers, first = np.unique(self.calls["call"][order], return_index=True)
+        for number, where in zip(numbers.tolist(), np.split(order, first)[1:], strict=True):
             rows = self.calls[where]
             self._by_position(number, where, rows)
             self._special(BY_ID[number].name, where, rows)
 
-    def _by_position(self, number: int, where: Mask, rows: Records) -> None:
+    def _by_position(self, number: int, where: Int, rows: Records) -> None:
         for at, word in enumerate(BY_ID[number].args):
             if word in self.values:
                 self.set(word, where, rows["args"][:, at].astype(np.int64))
@@ -154,42 +160,39 @@ class Arguments:
                 self.set("arg", where, self.values["arg"][where] | ids << _IDS[word])
             elif word == "acl":
                 value = rows["args"][:, at].astype(np.int64)
-                given = where.copy()
-                given[where] = told = value & ~0o777 == ACL_TOLD  # a mode, not a pointer
-                self.set("mode", given, value[told] & 0o777)
+                is_mode = value & ~0o777 == ACL_MODE  # not a pointer
+                self.set("mode", where[is_mode], value[is_mode] & 0o777)
             elif word == "iov":
                 self.set("size", where, rows["count"].astype(np.int64))
             elif word == "how":
                 self.set("flags", where, rows["args"][:, at].astype(np.int64))
                 self.set("mode", where, rows["args"][:, at + 1].astype(np.int64))
 
-    def _place(self, word: str, where: Mask, offsets: Int) -> None:
-        given = where.copy()
-        given[where] = offsets >= 0
-        self.set(word, given, offsets[offsets >= 0])
+    def _place(self, word: str, where: Int, offsets: Int) -> None:
+        given = offsets >= 0
+        self.set(word, where[given], offsets[given])
 
-    def _special(self, name: str, where: Mask, rows: Records) -> None:
+    def _special(self, name: str, where: Int, rows: Records) -> None:
         if name == "fcntl":
-            locks = where & np.isin(self.calls["args"][:, 1], FCNTL_LOCKS)
-            lock_rows = self.calls[locks]
-            self.is_lock = locks
+            lock = np.isin(rows["args"][:, 1], FCNTL_LOCKS)
+            locks, lock_rows = where[lock], rows[lock]
+            self.is_lock[locks] = True
             self.set("lock_type", locks, lock_rows["lock_type"].astype(np.int64))
             self.set("offset", locks, lock_rows["pos"])
             self.set("size", locks, lock_rows["size"])
-            others = where & ~locks
-            self.set("arg", others, self.calls[others]["args"][:, 2].astype(np.int64))
+            self.set("arg", where[~lock], rows["args"][~lock, 2].astype(np.int64))
         elif name == "ioctl":
-            command = self.calls["args"][:, 1].astype(np.uint32)
-            for told, words in ((FICLONE, ("fd2",)), (FICLONERANGE, tuple(_RANGE))):
-                clones = where & (command == told) & (self.calls["flags"] & EXTRA_FAULT == 0)
+            command = rows["args"][:, 1].astype(np.uint32)
+            for number, words in ((FICLONE, ("fd2",)), (FICLONERANGE, tuple(_RANGE))):
+                clones = (command == number) & (rows["flags"] & EXTRA_FAULT == 0)
                 for word in words:
-                    given = self.calls[clones]["args"][:, _RANGE[word]].astype(np.int64)
-                    self.set(word, clones, given)
+                    given = rows["args"][clones, _RANGE[word]].astype(np.int64)
+                    self.set(word, where[clones], given)
         elif name == "creat":
             self.set("flags", where, np.full(len(rows), O_CREAT_WRONLY_TRUNC))
-        elif name in ("read", "write", "readv", "writev", "getdents64", "getdents"):
-            known = where & (self.calls["pos"] >= 0)
-            self.set("offset", known, self.calls["pos"][known])
+        elif name in _AT_POSITION:
+            known = rows["pos"] >= 0
+            self.set("offset", where[known], rows["pos"][known])
 
     def columns(self) -> dict[str, Any]:
         """Return the columns, masked where a call has no such argument."""

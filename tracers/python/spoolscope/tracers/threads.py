@@ -9,14 +9,15 @@ import pyarrow as pa
 
 from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
 from spoolscope.tracers.state import State
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.programs import group, program
 
-WATCHED = 7
+WATCHED = constants.TASK_WATCHED
 EVENT_NAMES = np.array(["", "seen", "fork", "exec", "exit", "end", "comm", "watched"], dtype=object)
-IN_CALL = 1 << 4
-SHARE_FILES, SHARE_FS = 1, 2
+IN_CALL = constants.TASK_IN_CALL
+SHARE_FILES, SHARE_FS = constants.TASK_SHARE_FILES, constants.TASK_SHARE_FS
 
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]

@@ -43,7 +43,12 @@ class Timeline:
         order = order[times[order] > after_ns]
         self._sources, self._next = sources, 0
         self._which, self._at = which[order].tolist(), at[order].tolist()
-        self._times = [*times[order].tolist(), FOREVER]
+        self._times: list[int] = [*times[order].tolist(), FOREVER]
+
+    @property
+    def next_ns(self) -> int:
+        """Time of the next event; later than any call if none is left."""
+        return self._times[self._next]
 
     def until(self, ts_ns: int) -> None:
         """Apply the events up to a time."""

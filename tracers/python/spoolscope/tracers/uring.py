@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from spoolscope.tracers.inodes import Inodes
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture
 
 # include/uapi/linux/io_uring.h: enum io_uring_op, in its order.
@@ -24,7 +25,7 @@ PLACED = np.array(
         *("writev_fixed", "fsync", "sync_file_range", "fadvise", "ftruncate"),
     ]
 )
-ENTRY, WORKER = 2, 4
+ENTRY, WORKER = constants.URING_ENTRY, constants.URING_WORKER
 FIXED_FILE = 1
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from spoolscope.tracers.events import CallIndex
+from spoolscope.tracers.call_index import CallIndex
 from spoolscope.traces.capture import Capture
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.programs import program
@@ -13,19 +13,19 @@ from spoolscope.traces.programs import program
 Columns = dict[str, Any]
 
 
-def told_of_user_stacks(capture: Capture) -> dict[str, int] | None:
+def counts_of_user_stacks(capture: Capture) -> dict[str, int] | None:
     """Return ``user_stacks`` of meta.json; None if user stacks were not recorded."""
-    told = capture.meta.get("user_stacks")
-    if not told:
+    facts = capture.meta.get("user_stacks")
+    if not facts:
         return None
     known = len(capture.records["user_call"])
-    return {"stacks": len(told["stacks"]), "calls": known, "unknown": int(told["unknown"])}
+    return {"stacks": len(facts["stacks"]), "calls": known, "unknown": int(facts["unknown"])}
 
 
-def user_call_columns(capture: Capture) -> Columns:
+def user_call_columns(capture: Capture, index: CallIndex) -> Columns:
     """Return one row per recorded call whose caller's stack is known."""
     rows = capture.records["user_call"]
-    seq = CallIndex(capture.records["syscall"]).seq(rows["tid"], rows["call_ns"])
+    seq = index.seq(rows["tid"], rows["call_ns"])
     n_stacks = len((capture.meta.get("user_stacks") or {}).get("stacks", ()))
     known = (seq >= 0) & (rows["user_stack"] < n_stacks)
     rows, seq = rows[known], seq[known]
@@ -42,14 +42,14 @@ def user_call_columns(capture: Capture) -> Columns:
 
 def user_stack_columns(capture: Capture, comms: Comms) -> Columns:
     """Return one row per frame, innermost first."""
-    told: Mapping[str, Any] = capture.meta.get("user_stacks") or {"stacks": [], "files": []}
+    facts: Mapping[str, Any] = capture.meta.get("user_stacks") or {"stacks": [], "files": []}
     frames = [
         (number, depth, *frame)
-        for number, stack in enumerate(told["stacks"])
+        for number, stack in enumerate(facts["stacks"])
         for depth, frame in enumerate(stack)
     ]
-    files = [program(str(file["path"]).encode(), comms) for file in told["files"]]
-    ids = [_hidden(file["build_id"], comms) for file in told["files"]]
+    files = [program(str(file["path"]).encode(), comms) for file in facts["files"]]
+    ids = [_hidden(file["build_id"], comms) for file in facts["files"]]
     return {
         "user_stack_id": np.array([frame[0] for frame in frames], np.int64),
         "depth": np.array([frame[1] for frame in frames], np.int16),

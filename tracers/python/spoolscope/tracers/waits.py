@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.events import BLOCKED, CallIndex
+from spoolscope.tracers.call_index import CallIndex
+from spoolscope.tracers.events import BLOCKED
+from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
 from spoolscope.traces.comms import Comms
 
@@ -14,7 +16,7 @@ KINDS = (
     "posix_lock", "flock", "writeback", "dirty_limit", "log_space", "iclog", "cil",
 )  # fmt: skip
 OBJECTS = ("other", "inode", "tree_block", "mmap", "rename")
-SHARED = 1 << 0
+SHARED = constants.WAIT_SHARED
 # A wait without a recorded end lasts as long as the absence on a stack with one of these.
 FRAMES = {
     "posix_lock": ("locks_lock_inode_wait", "fcntl_setlk", "do_lock_file_wait"),
@@ -29,9 +31,8 @@ FRAMES = {
 Int = npt.NDArray[np.int64]
 
 
-def wait_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
+def wait_columns(capture: Capture, index: CallIndex, comms: Comms) -> dict[str, Any]:
     """Return one row per wait; those of calls that were not on a spool are dropped."""
-    index = CallIndex(capture.records["syscall"])
     waits = capture.records["wait"]
     waits = waits[np.argsort(waits["begin_ns"], kind="stable")]
     seq = index.seq(waits["tid"], waits["call_ns"])
@@ -39,7 +40,7 @@ def wait_columns(capture: Capture, comms: Comms) -> dict[str, Any]:
     waits, seq = waits[kept], seq[kept]
     ends = _ends(capture, waits)
     begin = waits["begin_ns"].astype(np.int64)
-    owner_seq = _calls_at(capture.records["syscall"], waits["owner_tid"], begin)
+    owner_seq = index.seq_at(waits["owner_tid"], begin)
     with_ino = (waits["what"] == 1) | (waits["what"] == 2)
     return {
         "ts_ns": begin + (capture.start_real_ns - capture.start_mono_ns),
@@ -94,24 +95,3 @@ def _absence_ends(waits: Records, asleep: Records) -> Int:
         same &= absent["out_ns"][at] <= following
         ends[own[same]] = absent["in_ns"][at[same]]
     return ends
-
-
-def _calls_at(calls: Records, tids: npt.NDArray[np.uint32], when: Int) -> Int:
-    """Return the seq of the call that each thread was in at a time, -1 if none."""
-    seq = np.full(len(tids), -1, np.int64)
-    wanted = np.nonzero(tids > 0)[0]
-    calls = calls[np.isin(calls["tid"], tids[wanted])]
-    if not len(calls):
-        return seq
-    calls = calls[np.lexsort((calls["start_ns"], calls["tid"]))]
-    for tid in np.unique(tids[wanted]):
-        own = wanted[tids[wanted] == tid]
-        of_tid = calls[
-            np.searchsorted(calls["tid"], tid) : np.searchsorted(calls["tid"], tid, "right")
-        ]
-        if not len(of_tid):
-            continue
-        at = np.searchsorted(of_tid["start_ns"].astype(np.int64), when[own], "right") - 1
-        inside = (at >= 0) & (when[own] < of_tid["end_ns"][at].astype(np.int64))
-        seq[own[inside]] = of_tid["seq"][at[inside]]
-    return seq

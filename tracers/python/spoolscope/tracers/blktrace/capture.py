@@ -80,8 +80,8 @@ class BlockEvents:
         if not kept.is_dir():
             return None
         events = read_events(sorted(kept.glob(FILES)))
-        told = kept / FACTS
-        facts = {"lost": events.lost} | (json.loads(told.read_text()) if told.exists() else {})
+        beside = kept / FACTS
+        facts = {"lost": events.lost} | (json.loads(beside.read_text()) if beside.exists() else {})
         facts |= {"events": len(events), "foreign_bytes": events.foreign_bytes}
         return cls(events, facts)
 

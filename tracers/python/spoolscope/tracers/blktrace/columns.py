@@ -28,7 +28,7 @@ _STAGES = {
 OPS = np.array(["read", "write", "flush", "discard", "other"], object)
 
 
-class Told(Protocol):
+class BlockTrace(Protocol):
     """A block trace: its events in the order of their times, and names of threads by tid."""
 
     names: dict[int, bytes]
@@ -38,7 +38,7 @@ class Told(Protocol):
 
 
 def stage_columns(
-    events: Told, shift_ns: int, comms: Comms, window: tuple[int, int] | None = None
+    events: BlockTrace, shift_ns: int, comms: Comms, window: tuple[int, int] | None = None
 ) -> dict[str, Any]:
     """Return the columns of block_stages.
 

@@ -51,14 +51,14 @@ class Clock:
             tid: Its thread.
             text: Rest of the line; at its end there may be a duration (-T).
         """
-        told_ns = nanoseconds(stamp) if stamp else 0
+        stamp_ns = nanoseconds(stamp) if stamp else 0
         if self.kind is Kind.RELATIVE:
-            self._base_ns = told_ns = self._base_ns + told_ns
+            self._base_ns = stamp_ns = self._base_ns + stamp_ns
         elif self.kind is Kind.DAY:
-            told_ns = self._base_ns + self._days.since_first_midnight(told_ns)
+            stamp_ns = self._base_ns + self._days.since_first_midnight(stamp_ns)
         if not self._in_order:
-            return told_ns
-        return self._after_all(max(told_ns, self._now_ns + STEP_NS), tid, text)
+            return stamp_ns
+        return self._after_all(max(stamp_ns, self._now_ns + STEP_NS), tid, text)
 
     def _after_all(self, line_ns: int, tid: int, text: str) -> int:
         if text.startswith(RESUMED):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spoolscope.tracers.strace.clocks import TIME, Clock, Kind, bases
+from spoolscope.tracers.strace.pasted import refuse_other_forms
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
 
@@ -15,6 +16,7 @@ LONGEST = 4 << 20
 """Characters in a line; longer ones (4 MB with -s 65536 -xx) are cut and not understood."""
 LOOKED_AT = 1000
 """A file must have a line of strace among these first ones; the others may be cut or foreign."""
+_BEGINNING = 4096
 _HEAD = re.compile(
     r"\s*(?:\[pid +(?P<pid>\d{1,9})(?:<[^>]*>)?\] +|(?P<pid2>\d{1,7})(?:<(?P<comm>[^>]*)>)? +)?"
     rf"(?:(?:{TIME})(?: \(\+ +[\d.]+\))? +)?"  # with -r beside another its time is in brackets
@@ -148,12 +150,13 @@ def _stamps(file: Path) -> Iterator[str]:
 
 def _form(file: Path) -> Form | None:
     """Return the form of a file's lines, by the first line of strace; None if it is empty."""
-    text = None
-    for text in islice(_texts(file), LOOKED_AT):
+    texts = [text[:_BEGINNING] for text in islice(_texts(file), LOOKED_AT)]
+    refuse_other_forms(str(file), texts, OPTIONS)
+    for text in texts:
         if head := _HEAD.match(text):
             stamp = _stamp(head) or ""
             return Form(_kind(head), "." in stamp, bool(head["pid"] or head["pid2"]))
-    if text is None:
+    if not texts:
         return None
     raise SpoolscopeError(f"{file} is not the output of strace", remedy=f"use '{OPTIONS}'")
 

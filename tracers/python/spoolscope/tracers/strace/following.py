@@ -14,21 +14,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import O_CREAT, O_EXCL, O_TMPFILE, SHAPES, Row, Shape, apply, signed
+from spoolscope.tracers.effects import SHAPES, Row, Shape, apply, signed
 from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile, Process
-from spoolscope.tracers.resolve import AT_FDCWD, Resolver, rows_of
+from spoolscope.tracers.resolve import Resolver, rows_of
 from spoolscope.tracers.strace.measuring import OPENS, STATS, Measuring, flags_of_open
-from spoolscope.tracers.strace.objects import DEVICE, S_IFMT, Object
+from spoolscope.tracers.strace.objects import DEVICE, Object
 from spoolscope.tracers.strace.records import ELSEWHERE, WORDS
 from spoolscope.tracers.strace.words import DELETED
 from spoolscope.tracers.timeline import Timeline
-from spoolscope.traces.calls import BY_ID
+from spoolscope.traces.abi import AT_FDCWD, O_CREAT, O_EXCL, O_TMPFILE, S_IFDIR, S_IFLNK, S_IFMT
+from spoolscope.traces.calls import ALWAYS, of_effect, of_kind
 from spoolscope.traces.capture import Capture, Records
 
-S_IFDIR, S_IFLNK = 0o040000, 0o120000
-ALWAYS = ("sync", "inotify_rm_watch")
-DIRECTORY_CALLS = ("fchdir", "getdents", "getdents64")
+DIRECTORY_CALLS = (*of_kind("fchdir"), *of_effect("lists"))
+LINKS = of_effect("links")
+OF_ADDRESSES = of_kind("unmap", "msync")
 LAST_STANDARD = 2  # terminals and logs
 Bool = npt.NDArray[np.bool_]
 Parents = dict[int, list[tuple[int, int]]]
@@ -113,7 +114,7 @@ class Following:
         if found is not None:
             row = row._replace(dev=DEVICE, ino=found.ino)
         below = found is not None or self._leads_below(process, shape, row, done.path, done.path2)
-        kept = below or BY_ID[row.call].klass == "task" or shape.name in ALWAYS
+        kept = below or shape.name in ALWAYS
         self.kept[row.position] = kept
         self.below += below
         if not kept and used.first.path < 0 and self._may_be_below(shape, row):
@@ -242,7 +243,7 @@ class Following:
             return self._opened(shape, row, path) if row.ret >= 0 else None
         if shape.fd >= 0:
             return self._behind(process, row.args[shape.fd])
-        if shape.name in ("munmap", "msync"):
+        if shape.name in OF_ADDRESSES:
             return self._mapped_at(row)
         if row.ret < 0:
             return None
@@ -256,7 +257,7 @@ class Following:
             at = node or self._space.node(path)
             at.symlink |= row.obj_mode & S_IFMT == S_IFLNK
             return self._object(at)
-        if shape.name in ("link", "linkat"):
+        if shape.name in LINKS:
             self._object(node or self._space.node(path))
         return None
 

@@ -11,10 +11,11 @@ import numpy as np
 from spoolscope.tracers.convert import write
 from spoolscope.tracers.lives import END, EXIT, FORK, SEEN
 from spoolscope.tracers.strace.files import OPTIONS, Progress, Source
-from spoolscope.tracers.strace.following import S_IFDIR, Following, Parents
+from spoolscope.tracers.strace.following import Following, Parents
 from spoolscope.tracers.strace.lives import Lives
 from spoolscope.tracers.strace.objects import DEVICE
 from spoolscope.tracers.strace.reading import EXECUTING, Reading
+from spoolscope.traces.abi import O_DIRECTORY, O_RDWR, S_IFDIR
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.capture import ROWS, Capture, Records
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -51,7 +52,6 @@ class Begun:
         return os.path.normpath(os.fsencode(self.cwd))
 
 
-O_RDWR, O_DIRECTORY = 2, 0o200000
 SYSCALL = "1"  # kind of record, as in lost_records
 
 

@@ -17,7 +17,7 @@ _TAIL = re.compile(
 )
 _END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
 # Calls that are kept only with these arguments: as words, and as numbers (-X raw).
-_TOLD = {
+_RECORDED_IF = {
     "ioctl": re.compile(
         r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
     ),
@@ -55,9 +55,9 @@ def name_of(text: str) -> str:
     return found[1] if found else ""
 
 
-def is_told(name: str, text: str) -> bool:
+def is_recorded(name: str, text: str) -> bool:
     """Return whether traces hold the call: they hold only some of ioctl and bind."""
-    return name not in _TOLD or _TOLD[name].search(text) is not None
+    return name not in _RECORDED_IF or _RECORDED_IF[name].search(text) is not None
 
 
 def resumed(text: str) -> tuple[str, str]:

@@ -10,29 +10,32 @@ from spoolscope.tracers.processes import Process
 from spoolscope.tracers.strace.objects import (
     DEVICE,
     NOWHERE,
-    S_IFMT,
-    S_IFREG,
     ZERO,
     Object,
     Objects,
     Quantity,
     known,
 )
-from spoolscope.tracers.strace.sizes import CLONES, SEEK_END, Place, moved
-from spoolscope.tracers.syscalls import FCNTL_LOCKS
-from spoolscope.traces.calls import CALLS
+from spoolscope.tracers.strace.sizes import CLONES, Place, moved
+from spoolscope.traces.abi import (
+    F_SETFL,
+    FCNTL_LOCKS,
+    O_APPEND,
+    O_CREAT,
+    O_TRUNC,
+    S_IFMT,
+    S_IFREG,
+    SEEK_END,
+)
+from spoolscope.traces.calls import CALLS, of_effect, of_kind
 from spoolscope.traces.capture import Records
 
-O_CREAT, O_TRUNC, O_APPEND = 0o100, 0o1000, 0o2000
-F_SETFL = 4
 FCNTL = CALLS["fcntl"].id
-STATS = ("stat", "lstat", "fstat", "newfstatat", "statx")
-OPENS = ("open", "openat", "openat2", "creat")
-READS = ("read", "readv", "pread64", "preadv", "preadv2")
-WRITES = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
-RESIZES = ("ftruncate", "truncate", "fallocate")
-COPIES = ("copy_file_range", "sendfile", "splice")
-NO_SIZE = ("close", "close_range")
+STATS, OPENS = of_kind("stat", "fstat"), of_kind("open")
+READS, WRITES = of_kind("read"), of_kind("write")
+RESIZES = of_kind("ftruncate", "truncate", "fallocate")
+COPIES = of_kind("copy_range", "sendfile", "splice")
+NO_SIZE = of_effect("closes")
 LOOKS, TELLS, APPENDS, GROWS, CHANGES = range(5)
 CHANGING = {APPENDS, GROWS, CHANGES}
 MOST_AT_ONCE = 64
@@ -95,11 +98,11 @@ class Measuring:
         kind = _kind(shape, row, asked=asked, appends=appends)
         self._found[i] = (found.ino, *(position or NOWHERE), *NOWHERE, 0)
         certain = self._used(found, row, kind)
-        self.objects.told_mode(found, row.obj_mode)
+        self.objects.saw_mode(found, row.obj_mode)
         if shape.name in STATS:
             size = int(self._calls["size"][i])
             if certain and size >= 0 and row.obj_mode & S_IFMT == S_IFREG:
-                self.objects.told_size(found, size)
+                self.objects.saw_size(found, size)
         elif shape.name in OPENS:
             found.size = ZERO if kind == CHANGES else found.size
         elif row.ret >= 0:
@@ -159,15 +162,15 @@ class Measuring:
     def fill(self) -> None:
         """Write the computed values into the records, without replacing values from strace."""
         calls, found = self._calls, self._found
-        told = self.objects.unknowns.values()
+        resolved = self.objects.unknowns.values()
         calls["ino"], calls["dev"] = found[:, 0], DEVICE * (found[:, 0] > 0)
         lock = (calls["call"] == FCNTL) & np.isin(calls["args"][:, 1], FCNTL_LOCKS)
-        position = np.where(told[found[:, 1]] < 0, -1, told[found[:, 1]] + found[:, 2])
+        position = np.where(resolved[found[:, 1]] < 0, -1, resolved[found[:, 1]] + found[:, 2])
         calls["pos"] = np.where(lock, calls["pos"], position)
-        size = np.where(told[found[:, 3]] < 0, -1, told[found[:, 3]] + found[:, 4])
+        size = np.where(resolved[found[:, 3]] < 0, -1, resolved[found[:, 3]] + found[:, 4])
         fresh = ~lock & self._sized & (calls["size"] < 0)
         calls["size"][fresh] = size[fresh]
-        mode = np.where(self._sized, np.maximum(told[found[:, 5]], 0), 0)
+        mode = np.where(self._sized, np.maximum(resolved[found[:, 5]], 0), 0)
         calls["obj_mode"] = np.where(calls["obj_mode"] > 0, calls["obj_mode"], mode)
 
 

@@ -15,7 +15,8 @@ from spoolscope.tracers.strace.words import (
     split,
     string,
 )
-from spoolscope.tracers.syscalls import ACL_TOLD, FCNTL_LOCKS
+from spoolscope.tracers.syscalls import ACL_MODE
+from spoolscope.traces.abi import FCNTL_LOCKS
 from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, Call
 
 # Calls for which strace prints the offset as one argument; the kernel gets two halves.
@@ -62,7 +63,7 @@ def members_of(line: Called) -> Members:
     """
     call = CALLS[line.name]
     made = Members(call.id)
-    if call.name in ("clone", "clone3"):
+    if call.effect == "forks":
         made.args[0] = clone_flags(line.args) if call.name == "clone" else 0
         return made
     args = line.args
@@ -117,8 +118,8 @@ def _clone(made: Members, _call: Call, _line: Called, at: int, text: str) -> Non
     elif made.args[1] == FICLONERANGE and text.startswith("{"):
         names = ("src_fd", "src_offset", "src_length", "dest_offset")
         for place, name in enumerate(names, at):
-            told = (member(text, name) or "-1").partition("<")[0]
-            made.args[place] = number(told) & _MASK
+            text_of = (member(text, name) or "-1").partition("<")[0]
+            made.args[place] = number(text_of) & _MASK
 
 
 def _acl(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
@@ -131,7 +132,7 @@ def _acl(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
     tags = [1, 4 if len(entries) == 3 else 16, 32]
     if len(entries) >= 3 and [entries[place][0] for place in (0, -2, -1)] == tags:
         owner, group, other = (entries[place][1] & 7 for place in (0, -2, -1))
-        made.args[at] = ACL_TOLD | owner << 6 | group << 3 | other
+        made.args[at] = ACL_MODE | owner << 6 | group << 3 | other
 
 
 def _name(made: Members, _call: Call, _line: Called, _at: int, text: str) -> None:
@@ -189,8 +190,8 @@ def _how(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
 
 def _place(made: Members, _call: Call, _line: Called, at: int, text: str) -> None:
     """Read an offset, `[3]` or `[3] => [7]`; without one the position is used (-1)."""
-    told = split(text.split(" => ", 1)[0], 1)[0] if text.startswith("[") else []
-    made.args[at] = number(told[0] if told else "-1") & _MASK
+    text_of = split(text.split(" => ", 1)[0], 1)[0] if text.startswith("[") else []
+    made.args[at] = number(text_of[0] if text_of else "-1") & _MASK
 
 
 _Reader = Callable[[Members, Call, Called, int, str], None]

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-S_IFMT, S_IFREG = 0o170000, 0o100000
+from spoolscope.traces.abi import S_IFMT
+
 DEVICE = 1
 """Device of the spool; strace does not print its real number."""
 
@@ -46,7 +47,7 @@ class Unknowns:
         self._values.append(-1)
         return Quantity(len(self._values) - 1, 0)
 
-    def told(self, quantity: Quantity, value: int) -> None:
+    def set(self, quantity: Quantity, value: int) -> None:
         """Set the value of a quantity."""
         if quantity.unknown > NOWHERE.unknown and self._values[quantity.unknown] < 0:
             self._values[quantity.unknown] = max(value - quantity.plus, 0)
@@ -100,19 +101,19 @@ class Objects:
         """Return an object by its number."""
         return self._objects[ino - 1]
 
-    def told_mode(self, found: Object, mode: int) -> None:
+    def saw_mode(self, found: Object, mode: int) -> None:
         """Set an object's mode, which a call returned."""
         if mode:
-            self.unknowns.told(found.mode, mode)
+            self.unknowns.set(found.mode, mode)
 
     def chmod(self, found: Object, mode: int) -> None:
         """Set an object's permissions, which a call changed."""
         before = self.unknowns.value(found.mode)
         found.mode = self.unknowns.new()
         if before >= 0:
-            self.unknowns.told(found.mode, before & S_IFMT | mode & 0o7777)
+            self.unknowns.set(found.mode, before & S_IFMT | mode & 0o7777)
 
-    def told_size(self, found: Object, size: int) -> None:
+    def saw_size(self, found: Object, size: int) -> None:
         """Set an object's size, which a call returned."""
-        self.unknowns.told(found.size, size)
+        self.unknowns.set(found.size, size)
         found.size = known(size)

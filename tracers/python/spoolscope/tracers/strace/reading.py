@@ -11,10 +11,9 @@ from spoolscope.tracers.strace.members import clone_flags, members_of
 from spoolscope.tracers.strace.old_calls import name_today, today
 from spoolscope.tracers.strace.records import Calls, Strings
 from spoolscope.tracers.strace.words import NotUnderstoodError, string
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.calls import CALLS, of_effect
 
-FORKING = ("fork", "vfork", "clone", "clone3")
-EXECUTING = ("execve", "execveat")
+FORKING, EXECUTING = of_effect("forks"), of_effect("execs")
 EXIT, EXEC, COMM, UMASK = "exit", "exec", "comm", "umask"
 # Calls that an old strace does not know: it prints a number, and addresses instead of names.
 _NUMBERED = ("syscall_0x1c4",)  # fchmodat2
@@ -142,7 +141,7 @@ class Reading:
             self._call(tid, lines.name_of(text), text, ts_ns, None)
 
     def _call(self, tid: int, name: str, text: str, start_ns: int, resumed_ns: int | None) -> None:
-        if name_today(name) in CALLS and lines.is_told(name, text):
+        if name_today(name) in CALLS and lines.is_recorded(name, text):
             self._wanted(tid, today(lines.called(text)), start_ns, resumed_ns)
         elif name == "prctl":
             self._renamed(tid, lines.called(text), start_ns)

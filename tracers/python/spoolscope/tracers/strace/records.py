@@ -8,9 +8,9 @@ from spoolscope.tracers.strace.lines import Called
 from spoolscope.tracers.strace.members import Members
 from spoolscope.tracers.strace.words import DELETED, Behind
 from spoolscope.traces.capture import Records
-from spoolscope.traces.flat import DTYPES, STEAL_UNTOLD
+from spoolscope.traces.constants import CALL_IN_FLIGHT, CALL_PATH_CUT
+from spoolscope.traces.flat import DTYPES, STEAL_UNKNOWN
 
-IN_FLIGHT, PATH_CUT = 1 << 3, 1 << 2
 CHUNK = 65_536
 # String ids of the paths that strace printed with descriptors (-y), by argument word; 0: none. The
 # name of a deleted file ends as in /proc, so that it differs from names of existing files.
@@ -49,11 +49,11 @@ class Calls:
 
     def add(self, line: Called, made: Members, tid: int, start_ns: int, end_ns: int) -> None:
         """Add one call; its process is determined later."""
-        flags = (0 if line.ret is not None else IN_FLIGHT) | made.cut * PATH_CUT
+        flags = (0 if line.ret is not None else CALL_IN_FLIGHT) | made.cut * CALL_PATH_CUT
         size = made.obj_size if made.obj_size >= 0 else made.size
         path2 = 0 if made.cut else self._strings.id(made.path2)
         # The use of the time is unknown: all of it counts as blocked, unexplained.
-        times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0, STEAL_UNTOLD)
+        times = (start_ns, end_ns, 0, end_ns - start_ns, 0, 0, STEAL_UNKNOWN)
         what = (0, line.ret or 0, made.args, 0, 0, made.pos, size, made.count, 0, tid, tid)
         names = (self._strings.id(made.path), path2, made.call, 0)
         self._rows.append((*times, *what, *names, made.obj_mode, made.lock_type, flags, 0, 0, 0))

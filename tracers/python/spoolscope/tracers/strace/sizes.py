@@ -6,11 +6,10 @@ from typing import NamedTuple
 from spoolscope.tracers.effects import Row
 from spoolscope.tracers.strace.objects import Object, Objects, Quantity, known
 from spoolscope.tracers.strace.words import signed
-from spoolscope.traces.calls import FICLONE, FICLONERANGE
+from spoolscope.traces.abi import FALLOC_FL_KEEP_SIZE, SEEK_END
+from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, of_kind
 
-SEEK_END = 2
 CLONES = (FICLONE, FICLONERANGE)
-KEEP_SIZE = 1
 
 
 class Place(NamedTuple):
@@ -32,7 +31,7 @@ class Place(NamedTuple):
     def tell(self, size: int) -> None:
         """Set the size that the call showed, unless it changed during the call."""
         if self.certain:
-            self.objects.told_size(self.found, size)
+            self.objects.saw_size(self.found, size)
 
 
 Moved = Quantity | None
@@ -100,7 +99,7 @@ def _allocated(place: Place) -> Moved:
     if mode == 0:
         end = known(offset + size)
         place.found.size = place.objects.unknowns.larger(place.found.size, end)
-    elif not mode & KEEP_SIZE:
+    elif not mode & FALLOC_FL_KEEP_SIZE:
         place.found.size = place.objects.unknowns.new()
     return place.position
 
@@ -116,14 +115,21 @@ def _lost(_place: Place) -> Moved:
     return None
 
 
+def _placed(kind: str, *, by_offset: bool) -> tuple[str, ...]:
+    """Return the calls of a kind that say where they begin, or those that use the position."""
+    return tuple(
+        name for name in of_kind(kind) if (CALLS[name].position("offset") is not None) == by_offset
+    )
+
+
 _EFFECTS: dict[str, Callable[[Place], Moved]] = {
-    **dict.fromkeys(("read", "readv"), _read),
-    **dict.fromkeys(("pread64", "preadv", "preadv2"), _pread),
-    **dict.fromkeys(("write", "writev"), _write),
-    **dict.fromkeys(("pwrite64", "pwritev", "pwritev2"), _pwrite),
-    "lseek": _seek,
-    "ftruncate": _truncated,
-    "fallocate": _allocated,
-    "ioctl": _cloned,
-    **dict.fromkeys(("copy_file_range", "sendfile", "splice"), _lost),
+    **dict.fromkeys(_placed("read", by_offset=False), _read),
+    **dict.fromkeys(_placed("read", by_offset=True), _pread),
+    **dict.fromkeys(_placed("write", by_offset=False), _write),
+    **dict.fromkeys(_placed("write", by_offset=True), _pwrite),
+    **dict.fromkeys(of_kind("seek"), _seek),
+    **dict.fromkeys(of_kind("ftruncate"), _truncated),
+    **dict.fromkeys(of_kind("fallocate"), _allocated),
+    **dict.fromkeys(of_kind("clone"), _cloned),
+    **dict.fromkeys(of_kind("copy_range", "sendfile", "splice"), _lost),
 }
