@@ -6,6 +6,9 @@ each copy has the others for itself, and ends them. Every step runs in a memory
 cgroup that allows --limit MiB, page cache included, without swap. Prints the peak of what the
 kernel cannot reclaim (anonymous and shared anonymous memory of all processes of the step), and
 whether the step ended. Needs root.
+
+The first step reads the trace itself: give it a long one, made by analysis/benchmarks/multiply.py,
+to see that planning does not grow either.
 """
 
 import argparse
@@ -26,6 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay.ops import EXIT, FORK, pseudo
+from spoolscope.replay.outcomes import read_plan
+from spoolscope.replay.scaled import users
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 from spoolscope.traces.native import find_binary
 
@@ -41,7 +46,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from spoolscope.replay.differences import Types
-from spoolscope.replay.divergences import judge
+from spoolscope.replay.divergences import judge, ties_of
+from spoolscope.replay.engine import Engine
 from spoolscope.replay.fidelity import Conditions, fidelity
 from spoolscope.replay.outcomes import read_outcomes, read_plan, write_parquet
 from spoolscope.replay.pace import parse_pace
@@ -49,7 +55,8 @@ plan, outcomes = read_plan(Path(sys.argv[1])), read_outcomes(Path(sys.argv[2]))
 planned = SimpleNamespace(
     syscalls=len(outcomes), before_start=0, in_flight=0, strangers=0, elsewhere=0, left_out={}
 )
-judge(plan, outcomes, Types(frozenset(["ext4"]), "ext4"))
+ties = ties_of(Engine(Path(sys.argv[1])), outcomes, Path(sys.argv[2]))
+judge(plan, outcomes, Types(frozenset(["ext4"]), "ext4"), ties)
 fidelity(plan, outcomes, planned, Conditions(parse_pace("original"), {}, 0, True))
 write_parquet(plan, outcomes, Path(sys.argv[3]))
 """
@@ -93,6 +100,12 @@ def measure(trace: Path, calls: int, place: Path, limit: int, *, own_names: bool
     target.mkdir()
     print(f"{n_ops:,} operations, plan of {(place / 'plan').stat().st_size / 2**20:,.0f} MiB")
     step("check and order", binary, "order", place / "plan")
+    step("explain", binary, "explain", place / "plan")
+    for name, words in derivations(place / "plan", place / "users").items():
+        shutil.copy(place / "plan", place / "derived")
+        evict(place / "derived")
+        step(f"derive: {name}", binary, "derive", place / "derived", *words)
+        (place / "derived").unlink()
     step("fixture", binary, "fixture", place / "plan", "--target", target)
     step("run (no calls made)", binary, "run", place / "plan", "--target", target, "--prepared",
          "--pace", "afap", "--noop", "--outcomes", place / "outcomes")  # fmt: skip
@@ -100,18 +113,32 @@ def measure(trace: Path, calls: int, place: Path, limit: int, *, own_names: bool
     shutil.rmtree(target)
 
 
+def derivations(plan: Path, listed: Path) -> dict[str, list[object]]:
+    """Return arguments of ``derive`` by what they ask for; the users are listed in a file."""
+    read = read_plan(plan)
+    end_ns = int(read.ops["end_ns"][-1])
+    listed.write_bytes(b"\0".join(users(read)))
+    return {
+        "a slice": ["--from-ns", end_ns // 10, "--to-ns", end_ns * 9 // 10],
+        "some processes": ["--only", "imap", "--only", "lmtp"],
+        "twice the users": ["--users", listed, "--phase-ns", end_ns // 10],
+    }
+
+
 @dataclass(frozen=True)
 class Used:
-    """What a program needed: status, peak unreclaimable bytes, and CPU seconds."""
+    """Need of a program: its status, peak unreclaimable bytes, and seconds on CPUs and clock."""
 
     status: int
     peak_bytes: int
     cpu_s: float
+    wall_s: float
 
     def __str__(self) -> str:
         """Return it as a row of the table."""
         said = "" if self.status == 0 else f" FAILED ({self.status})"
-        return f"{self.peak_bytes / 2**20:>8,.0f} MiB{self.cpu_s:>9.2f} CPU-s{said}"
+        times = f"{self.cpu_s:>9.2f} CPU-s{self.wall_s:>8.1f} s"
+        return f"{self.peak_bytes / 2**20:>8,.0f} MiB{times}{said}"
 
 
 def limited(limit: int, *words: object) -> Used:
@@ -121,6 +148,7 @@ def limited(limit: int, *words: object) -> Used:
     group.mkdir()
     try:
         (group / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit))
+        began = time.monotonic()
         child = os.fork()
         if child == 0:
             (group / "cgroup.procs").write_text(str(os.getpid()))
@@ -131,7 +159,8 @@ def limited(limit: int, *words: object) -> Used:
             time.sleep(POLL_S)
             peak = max(peak, unreclaimable(group, ("anon", "shmem") if v2 else V1_KINDS))
             ended, status, used = os.wait4(child, os.WNOHANG)
-        return Used(status, peak, used.ru_utime + used.ru_stime)
+        wall_s = time.monotonic() - began
+        return Used(status, peak, used.ru_utime + used.ru_stime, wall_s)
     finally:
         _end(group)
 

@@ -12,8 +12,8 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::str::FromStr;
 
-use crate::extents::Pieces;
-use crate::fixture::check;
+use crate::errno::check;
+use crate::pieces::Pieces;
 use crate::sandbox::Confinement;
 
 /// The age that a filesystem gets.

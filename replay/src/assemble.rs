@@ -6,22 +6,28 @@ use spoolscope_traces::records::{
     as_bytes,
 };
 use std::io::{self, Write};
+use std::slice;
+
+use crate::plan::Plan;
+use crate::sorted_ops::SortedOps;
 
 /// Sections of a plan begin at multiples of this many bytes.
 const ALIGNED: usize = 8;
+const _: () = assert!(size_of::<PlanOp>() % ALIGNED == 0);
 
 /// The sections of a plan under construction.
 #[derive(Debug, Default)]
 pub struct Draft {
     pub threads: Vec<PlanThread>,
-    /// Sorted by their start when the plan is complete.
-    pub ops: Vec<PlanOp>,
+    pub ops: SortedOps,
     pub entries: Vec<PlanEntry>,
     pub fds: Vec<PlanFd>,
     pub xattrs: Vec<PlanXattr>,
     pub duration_ns: i64,
     strings: Vec<Vec<u8>>,
     index: HashMap<Vec<u8>, u32>,
+    /// By string of the plan that this one is made of, its index here, NONE as long as it has none.
+    taken: Vec<u32>,
 }
 
 impl Draft {
@@ -36,16 +42,23 @@ impl Draft {
         new
     }
 
-    /// As `string`, for an index into the strings of another plan.
-    pub fn taken(&mut self, plan: &crate::plan::Plan, string: u32) -> u32 {
-        match string {
-            NONE => NONE,
-            _ => self.string(plan.string(string)),
+    /// As `string`, for an index into the strings of the plan that this one is made of.
+    pub fn taken(&mut self, plan: &Plan, string: u32) -> u32 {
+        if string == NONE {
+            return NONE;
         }
+        let at = string as usize;
+        if self.taken.len() <= at {
+            self.taken.resize(plan.n_strings() as usize, NONE);
+        }
+        if self.taken[at] == NONE {
+            self.taken[at] = self.string(plan.string(string));
+        }
+        self.taken[at]
     }
 
-    /// Returns an operation of another plan with its strings in this one.
-    pub fn renamed(&mut self, plan: &crate::plan::Plan, op: &PlanOp) -> PlanOp {
+    /// Returns an operation of the plan that this one is made of, with its strings in this one.
+    pub fn renamed(&mut self, plan: &Plan, op: &PlanOp) -> PlanOp {
         PlanOp {
             path: self.taken(plan, op.path),
             path2: self.taken(plan, op.path2),
@@ -63,34 +76,40 @@ impl Draft {
     }
 
     /// Writes the plan file.
-    pub fn write(mut self, file: &mut impl Write) -> io::Result<()> {
-        self.ops.sort_by_key(|op| op.start_ns);
+    pub fn write(self, file: &mut impl Write) -> io::Result<()> {
         let mut index = vec![0_u64];
         for string in &self.strings {
             index.push(index[index.len() - 1] + string.len() as u64);
         }
-        let text = self.strings.concat();
-        let sections: [&[u8]; 7] = [
-            as_bytes(&self.threads),
-            as_bytes(&self.ops),
-            as_bytes(&self.entries),
-            as_bytes(&self.fds),
-            as_bytes(&self.xattrs),
-            as_bytes(&index),
-            &text,
+        let string_bytes = index[index.len() - 1] as usize;
+        let lengths = [
+            size_of_val(&*self.threads),
+            self.ops.len() * size_of::<PlanOp>(),
+            size_of_val(&*self.entries),
+            size_of_val(&*self.fds),
+            size_of_val(&*self.xattrs),
+            size_of_val(&*index),
+            string_bytes,
         ];
         let mut end = size_of::<PlanHeader>();
-        let places = sections.map(|section| {
+        let places = lengths.map(|length| {
             let place = end as u64;
-            end = (end + section.len()).next_multiple_of(ALIGNED);
+            end = (end + length).next_multiple_of(ALIGNED);
             place
         });
-        file.write_all(as_bytes(&[self.header(places, text.len())]))?;
-        for section in sections {
-            file.write_all(section)?;
-            let filled = section.len().next_multiple_of(ALIGNED);
-            file.write_all(&[0; ALIGNED][..filled - section.len()])?;
+        file.write_all(as_bytes(&[self.header(places, string_bytes)]))?;
+        put(as_bytes(&self.threads), file)?;
+        for op in self.ops.in_order() {
+            file.write_all(as_bytes(slice::from_ref(&op)))?;
         }
+        put(as_bytes(&self.entries), file)?;
+        put(as_bytes(&self.fds), file)?;
+        put(as_bytes(&self.xattrs), file)?;
+        put(as_bytes(&index), file)?;
+        for string in &self.strings {
+            file.write_all(string)?;
+        }
+        file.write_all(&[0; ALIGNED][..filling(string_bytes)])?;
         file.flush()
     }
 
@@ -132,6 +151,16 @@ impl Draft {
         self.write(&mut bytes).expect("memory");
         bytes
     }
+}
+
+fn put(section: &[u8], file: &mut impl Write) -> io::Result<()> {
+    file.write_all(section)?;
+    file.write_all(&[0; ALIGNED][..filling(section.len())])
+}
+
+/// Returns how many bytes are missing to the place of the next section.
+fn filling(length: usize) -> usize {
+    length.next_multiple_of(ALIGNED) - length
 }
 
 /// Returns an operation of no recorded call, at the very start.

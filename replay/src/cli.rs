@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::age::Age;
+use crate::derived::Asked;
 use crate::pattern::Content;
 
 use crate::engine::pace::Pace;
@@ -28,7 +29,8 @@ pub enum Verb {
     /// Walk over a plan once: keep its order beside it, where the other verbs find it; print what
     /// the plan holds as JSON.
     Order { plan: PathBuf },
-    /// Print who waits for whom as JSON: edges by kind, and of some operations why.
+    /// Print which operations wait for which, as JSON: edges by kind, and the reasons of the edges of
+    /// chosen operations.
     Explain {
         plan: PathBuf,
         /// What a call waits for, besides its own thread.
@@ -38,36 +40,18 @@ pub enum Verb {
         #[arg(long = "op")]
         ops: Vec<u32>,
     },
-    /// Write a plan of what takes effect between two moments; print what it holds as JSON.
-    Cut {
+    /// Replace a plan by a part of it, or by one with more users; print what was done as JSON.
+    Derive {
         plan: PathBuf,
-        #[arg(long, default_value_t = 0)]
-        from_ns: i64,
-        #[arg(long, default_value_t = i64::MAX)]
-        to_ns: i64,
-        #[arg(long)]
-        out: PathBuf,
+        #[command(flatten)]
+        asked: Asked,
     },
-    /// Write a plan of chosen operations and those they depend on; print what it holds as JSON.
-    Only {
+    /// Print the divergences of a run as JSON, each with the earlier ones that it may follow from.
+    Follow {
         plan: PathBuf,
-        /// A file with one byte for each operation: not 0 if it is chosen.
+        /// The outcomes of the run.
         #[arg(long)]
-        chosen: PathBuf,
-        #[arg(long)]
-        out: PathBuf,
-    },
-    /// Write a plan with further copies of all users; print what it holds as JSON.
-    Scale {
-        plan: PathBuf,
-        /// A file with the directories that belong to one user each, separated by NUL.
-        #[arg(long)]
-        users: PathBuf,
-        /// How long after the recording a copy begins; one for each copy.
-        #[arg(long = "phase-ns")]
-        phases_ns: Vec<i64>,
-        #[arg(long)]
-        out: PathBuf,
+        outcomes: PathBuf,
     },
     /// Build the tree that existed at start in an empty target.
     Fixture {
@@ -119,7 +103,7 @@ pub struct Run {
     /// Make no system calls: measures the engine alone.
     #[arg(long)]
     pub noop: bool,
-    /// Give up an order nobody can fulfil after this many seconds.
+    /// Give up an order that cannot be fulfilled after this many seconds without progress.
     #[arg(long, default_value_t = 10.0)]
     pub stall: f64,
 }
@@ -135,8 +119,8 @@ pub enum Order {
 }
 
 /// Allowed speeds: beyond these the times of a long recording overflow, or are all the same.
-/// `pace.py` has the same limits.
-const PACES: RangeInclusive<f64> = 0.001..=1e6;
+/// `pace.py` has the same limits: `layout` prints them for a test.
+pub const PACES: RangeInclusive<f64> = 0.001..=1e6;
 
 fn pace(text: &str) -> Result<Pace, String> {
     match text.split_once('=') {

@@ -1,7 +1,9 @@
 //! The verbs of the command line.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use spoolscope_traces::error_code::Code;
+use spoolscope_traces::linux;
 use spoolscope_traces::records::{
     self, Outcome, PlanOp, VERDICT_DIVERGED, VERDICT_PENDING, VERDICT_SAME, VERDICT_SKIPPED,
 };
@@ -15,28 +17,25 @@ use std::path::Path;
 use std::slice;
 
 use crate::age::{self, Age};
-use crate::assemble::Draft;
 use crate::cli::{self, Cli, Order, Verb};
-use crate::cut;
+use crate::derived;
 use crate::engine::cpus::Meter;
 use crate::engine::outcomes::Outcomes;
 use crate::engine::pace::Pace;
 use crate::engine::schedule::Schedule;
-use crate::engine::shared;
 use crate::engine::{self, Options, Summary};
 use crate::explain;
 use crate::fixture;
-use crate::large;
-use crate::model::forks;
-use crate::model::listings::{Judged, Listings};
-use crate::model::moments;
-use crate::only;
+use crate::followed;
+use crate::memory::{self, shared};
+use crate::model::expect::listings::{Judged, Listings};
+use crate::model::order::forks;
+use crate::model::order::moments;
 use crate::pattern::{self, Content, Pattern};
 use crate::plan::Plan;
 use crate::planned::{self, Edge, Planned, Start, Walked};
 use crate::room;
 use crate::sandbox::{self, Confinement};
-use crate::scale;
 use crate::semantics::{self, Kind};
 use crate::verify;
 
@@ -58,34 +57,11 @@ pub fn run(cli: Cli) -> Result<u8> {
             let mut planned = Planned::of(&plan, &file, true)?;
             print(&explain::explain(&plan, &mut planned, order, &ops)?)
         }
-        Verb::Cut {
-            plan,
-            from_ns,
-            to_ns,
-            out,
-        } => write(cut::cut(&open(&plan)?, from_ns.max(0), to_ns), &out),
-        Verb::Only { plan, chosen, out } => {
-            let plan = open(&plan)?;
-            let chosen: Vec<bool> = std::fs::read(&chosen)?
-                .iter()
-                .map(|byte| *byte != 0)
-                .collect();
-            ensure!(
-                chosen.len() == plan.ops().len(),
-                "one byte for each operation is needed"
-            );
-            write(only::only(&plan, &chosen), &out)
+        Verb::Derive { plan, asked } => {
+            near(&plan);
+            print(&derived::replace(&plan, &asked)?)
         }
-        Verb::Scale {
-            plan,
-            users,
-            phases_ns,
-            out,
-        } => {
-            let users = std::fs::read(&users)?;
-            let users = users.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
-            write(scale::scale(&open(&plan)?, &users, &phases_ns)?, &out)
-        }
+        Verb::Follow { plan, outcomes } => print(&followed::divergences(&open(&plan)?, &outcomes)?),
         Verb::Fixture {
             plan: file,
             target,
@@ -114,10 +90,15 @@ pub fn run(cli: Cli) -> Result<u8> {
 
 /// Opens a plan; allocations as long as the plan will lie in files beside it.
 fn open(plan: &Path) -> Result<Plan> {
-    if let Ok(file) = plan.canonicalize() {
-        large::lie_in(file.parent().unwrap_or(Path::new("/")));
-    }
+    near(plan);
     Plan::open(plan)
+}
+
+/// Makes allocations as long as the plan lie in files beside it.
+fn near(plan: &Path) {
+    if let Ok(file) = plan.canonicalize() {
+        memory::lie_in(file.parent().unwrap_or(Path::new("/")));
+    }
 }
 
 /// Walks over a plan; keeps its order in a file if one is given, and prints what it holds.
@@ -127,18 +108,11 @@ fn order(file: &Path, out: Option<&Path>) -> Result<u8> {
     let walked = ManuallyDrop::new(match out {
         None => Walked::of(&plan, false),
         Some(out) => {
-            let written = Walked::written(&plan, create(out)?);
+            let written = planned::write(&plan, create(out)?);
             written.with_context(|| format!("cannot write {}", out.display()))?
         }
     });
     print(&check(&plan, &walked))
-}
-
-fn write((draft, told): (Draft, Value), out: &Path) -> Result<u8> {
-    let shown = || format!("cannot write {}", out.display());
-    let file = create(out).with_context(shown)?;
-    draft.write(&mut BufWriter::new(file)).with_context(shown)?;
-    print(&told)
 }
 
 fn print(value: &Value) -> Result<u8> {
@@ -152,7 +126,21 @@ fn layout() -> Value {
         let members: Vec<Value> = members.iter().map(member).collect();
         (name.to_string(), json!({"size": size, "members": members}))
     });
-    Value::Object(records.collect())
+    let numbers = |all: &[(&str, u64)]| {
+        Value::Object(
+            all.iter()
+                .map(|(name, n)| (name.to_string(), json!(n)))
+                .collect(),
+        )
+    };
+    let codes = Code::ALL.map(|(code, name)| (name, code as u64));
+    json!({
+        "records": Value::Object(records.collect()),
+        "constants": numbers(records::CONSTANTS),
+        "linux": numbers(linux::ALL),
+        "failures": numbers(&codes),
+        "paces": [cli::PACES.start(), cli::PACES.end()],
+    })
 }
 
 fn check(plan: &Plan, walked: &Walked) -> Value {
@@ -279,7 +267,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     // A fork copies the page tables of what is left in memory, and tasks that allocate would copy
     // the pages through which the allocator finds room.
     drop((planned, waits, rules.edges, rules.rivals));
-    large::stay_in_memory();
+    memory::stay_in_memory();
     shared::populate();
     let mut how = json!({
         "descriptors_passed": passes.len(),
@@ -297,8 +285,8 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     };
     let (summary, outcomes) = engine::run(schedule, confinement, sink, options)?;
     let tally = write_outcomes(plan, outcomes, listings, output)?;
-    how["listings"] = told_of(listings, &tally);
-    let mut text = told(&summary, &tally);
+    how["listings"] = compared_listings(listings, &tally);
+    let mut text = summed(&summary, &tally);
     if let (Some(text), Value::Object(how)) = (text.as_object_mut(), how) {
         text.extend(how);
     }
@@ -334,18 +322,18 @@ fn write_outcomes(
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut output = output.map(BufWriter::new);
-    let told = "cannot write the outcomes";
+    let failure = "cannot write the outcomes";
     outcomes.in_order(plan, |op, outcome| {
         tally.add(outcome, listings.judged(op, outcome));
         match &mut output {
             Some(file) => file.write_all(records::as_bytes(slice::from_ref(outcome))),
             None => Ok(()),
         }
-        .context(told)
+        .context(failure)
     })?;
     output
         .map_or(Ok(()), |mut file| file.flush())
-        .context(told)?;
+        .context(failure)?;
     Ok(tally)
 }
 
@@ -372,7 +360,7 @@ impl Tally {
     }
 }
 
-fn told(summary: &Summary, tally: &Tally) -> Value {
+fn summed(summary: &Summary, tally: &Tally) -> Value {
     let counts = tally.verdicts;
     json!({
         "ops": counts.iter().sum::<usize>(),
@@ -393,7 +381,7 @@ fn told(summary: &Summary, tally: &Tally) -> Value {
 }
 
 /// Counts listings that were compared, that showed other names, and that were not, by reason.
-fn told_of(listings: &Listings, tally: &Tally) -> Value {
+fn compared_listings(listings: &Listings, tally: &Tally) -> Value {
     json!({
         "compared": tally.same_names + tally.other_names,
         "other_names": tally.other_names,

@@ -7,10 +7,10 @@ use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 use std::collections::BTreeMap;
 
 use crate::cli::Order;
-use crate::model::edges::{Key, Why};
-use crate::model::moments;
-use crate::model::needs;
-use crate::model::reasons;
+use crate::model::order::keys::{Key, Why};
+use crate::model::order::moments;
+use crate::model::order::reasons;
+use crate::model::state::required_names;
 use crate::plan::Plan;
 use crate::planned::{self, Planned};
 use crate::semantics::{self, Kind, Lease, Lock, XattrCall};
@@ -25,8 +25,8 @@ pub fn explain(plan: &Plan, planned: &mut Planned, order: Order, asked: &[u32]) 
     let asked: Vec<u32> = asked.copied().collect();
     let mut explainer = Explainer::new(plan, &why, &rules.unexplained);
     let kinds = explainer.gather(order, &asked)?;
-    let told: Vec<Value> = asked.iter().map(|at| explainer.tell(*at)).collect();
-    Ok(json!({"edges": kinds, "contests": rules.contests, "explained": told}))
+    let explained: Vec<Value> = asked.iter().map(|at| explainer.explained(*at)).collect();
+    Ok(json!({"edges": kinds, "contests": rules.contests, "explained": explained}))
 }
 
 struct Explainer<'a> {
@@ -106,7 +106,7 @@ impl<'a> Explainer<'a> {
         Ok(kinds)
     }
 
-    fn tell(&self, at: u32) -> Value {
+    fn explained(&self, at: u32) -> Value {
         let op = &self.ops[at as usize];
         let position = self.position[at as usize];
         let stream = &self.streams[op.thread as usize];
@@ -136,7 +136,7 @@ impl<'a> Explainer<'a> {
     fn reason(&self, why: &Why) -> Value {
         let first = self.streams[why.thread as usize][why.finished as usize - 1];
         let (op, before) = (&self.ops[why.op as usize], &self.ops[first as usize]);
-        let mut told = json!({"op": why.op, "before": first, "kind": reasons::kind(why)});
+        let mut edge = json!({"op": why.op, "before": first, "kind": reasons::kind(why)});
         let (what, need, did) = match why.key {
             None => (Value::Null, "", "ended"),
             Some(Key::Name(path)) => (self.path(path), needed(op, path), done(before, path)),
@@ -162,8 +162,8 @@ impl<'a> Explainer<'a> {
             Some(Key::Exit(_)) => (Value::Null, "ends", "ended"),
             Some(Key::Copies(_)) => (Value::Null, "closes the last copy", "closes one"),
         };
-        (told["what"], told["need"], told["did"]) = (what, json!(need), json!(did));
-        told
+        (edge["what"], edge["need"], edge["did"]) = (what, json!(need), json!(did));
+        edge
     }
 
     fn named(&self, op: &PlanOp) -> Value {
@@ -188,7 +188,7 @@ fn needed(op: &PlanOp, path: u32) -> &'static str {
     let touches = touches::of(op);
     let own = touches.iter().flatten().find(|touch| touch.path == path);
     match own.map(|touch| (touch.need, touch.makes)) {
-        None if needs::went_round(op) => "through",
+        None if required_names::went_round(op) => "through",
         None => "above",
         Some((_, Makes::Gone)) => "removes",
         Some((Need::Absent, _)) => "absent",
@@ -223,7 +223,7 @@ fn data(op: &PlanOp, ino: u64) -> &'static str {
     let changes = match semantics::copies(op) {
         true => !own,
         // The record of a truncate by name holds no inode.
-        false => (own || op.ino == 0) && crate::model::sizes::changes_size(op),
+        false => (own || op.ino == 0) && crate::model::state::sizes::changes_size(op),
     };
     match changes {
         true => "changes",
@@ -314,8 +314,8 @@ fn umask(op: &PlanOp) -> &'static str {
 mod tests {
     use super::explain;
     use crate::cli::Order;
-    use crate::model::linear::Linear;
-    use crate::model::moments;
+    use crate::model::order::moments;
+    use crate::model::order::one_order::Linear;
     use crate::plan::Plan;
     use crate::planned::{Planned, Walked};
     use crate::testing::plan;
@@ -328,15 +328,15 @@ mod tests {
         explain(plan, &mut planned, order, asked).expect("reasons")
     }
 
-    fn told(script: &str, at: u32) -> Value {
+    fn explanation(script: &str, at: u32) -> Value {
         explained(&plan(script), Order::Resource, &[at])["explained"][0].clone()
     }
 
     /// Returns kind, what, need and did of the only edge.
     fn only(script: &str, at: u32) -> [Value; 4] {
-        let told = told(script, at);
-        let waits = told["waits"].as_array().expect("edges");
-        assert_eq!(waits.len(), 1, "{told}");
+        let found = explanation(script, at);
+        let waits = found["waits"].as_array().expect("edges");
+        assert_eq!(waits.len(), 1, "{found}");
         ["kind", "what", "need", "did"].map(|word| waits[0][word].clone())
     }
 
@@ -349,10 +349,10 @@ mod tests {
             C 40-50 unlink new/1 ino=7 = 0
         ";
         assert_eq!(only(script, 1), ["name", "new/1", "present", "moved here"]);
-        let told = told(script, 1);
-        assert_eq!(told["waits"][0]["before"], 0);
-        assert_eq!(told["waited_by"][0]["op"], 2);
-        assert_eq!(told["waited_by"][0]["did"], "found");
+        let found = explanation(script, 1);
+        assert_eq!(found["waits"][0]["before"], 0);
+        assert_eq!(found["waited_by"][0]["op"], 2);
+        assert_eq!(found["waited_by"][0]["did"], "found");
     }
 
     #[test]
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_thread_has_waited_for_is_told_but_is_no_edge() {
+    fn what_the_thread_has_waited_for_is_shown_but_is_no_edge() {
         let script = "
             tree a ino=7
             tree b ino=8
@@ -422,14 +422,14 @@ mod tests {
             B 40-50 stat d ino=8 = 0
             B 60-70 stat c ino=7 = 0
         ";
-        let told = told(script, 3);
-        assert_eq!(told["waits"], json!([]));
-        assert_eq!(told["covered"][0]["what"], "c");
-        assert_eq!(told["previous"], 2);
+        let found = explanation(script, 3);
+        assert_eq!(found["waits"], json!([]));
+        assert_eq!(found["covered"][0]["what"], "c");
+        assert_eq!(found["previous"], 2);
     }
 
     #[test]
-    fn edges_told_are_those_the_engine_waits_for() {
+    fn edges_shown_are_those_the_engine_waits_for() {
         let script = "
             A 0-10 mkdir d = 0
             B 5-20 FORK C = 0
@@ -443,9 +443,9 @@ mod tests {
         let linear = Linear::walk(&plan);
         for order in [Order::None, Order::Resource, Order::Recorded] {
             let all: Vec<u32> = (0..plan.ops().len() as u32).collect();
-            let told = explained(&plan, order, &all);
-            let told = told["explained"].as_array().expect("all").iter();
-            let told: BTreeSet<(u64, u64)> = told
+            let found = explained(&plan, order, &all);
+            let found = found["explained"].as_array().expect("all").iter();
+            let found: BTreeSet<(u64, u64)> = found
                 .flat_map(|one| one["waits"].as_array().expect("edges"))
                 .map(|edge| {
                     (
@@ -474,8 +474,8 @@ mod tests {
                 .into_iter()
                 .map(|(op, thread, finished)| (u64::from(op), before(thread, finished)))
                 .collect();
-            assert_eq!(told, used);
-            assert_eq!(told.is_empty(), order == Order::None);
+            assert_eq!(found, used);
+            assert_eq!(found.is_empty(), order == Order::None);
         }
     }
 }

@@ -7,10 +7,11 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::age::{self, Age, Crowd};
-use crate::extents::Pieces;
-use crate::model::names::parent_of;
-use crate::model::state::{Thing, Tree};
+use crate::errno::check;
+use crate::model::expect::tree::{Thing, Tree};
+use crate::model::state::names::parent_of;
 use crate::pattern::Pattern;
+use crate::pieces::Pieces;
 use crate::sandbox::Confinement;
 use crate::semantics;
 use crate::xattrs;
@@ -354,13 +355,4 @@ fn finish(thing: &Thing, path: &CStr, confinement: &Confinement, moded: bool) ->
         }
     }
     Ok(())
-}
-
-/// Returns the result of a system call as an `io::Result`.
-pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
 }

@@ -1,47 +1,46 @@
 //! Re-executes a recorded mail-spool workload: plan -> order -> act -> verdict.
 
 mod age;
-mod arena;
 mod assemble;
 mod cli;
 mod columns;
 mod commands;
 mod cut;
+mod derived;
 mod engine;
+mod errno;
 mod explain;
-mod extents;
 mod fixture;
+mod followed;
 pub mod fuzzing;
-mod large;
+mod memory;
 mod model;
 mod only;
 mod pattern;
+mod pieces;
 mod plan;
 mod planned;
-mod refusal;
 mod room;
 mod sandbox;
 mod scale;
 mod semantics;
+mod sorted_ops;
 #[cfg(test)]
 mod testing;
 mod touches;
 mod verify;
 mod xattrs;
 
-pub use large::Allocator;
+pub use memory::Allocator;
 
 use clap::Parser;
-use spoolscope_traces::text::complain;
+use spoolscope_traces::error_code;
 use std::process::ExitCode;
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
     match commands::run(cli::Cli::parse()) {
         Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            complain(&format!("spoolscope-replay: error: {error:#}"));
-            ExitCode::from(refusal::status(&error))
-        }
+        Err(error) => ExitCode::from(error_code::report("spoolscope-replay", &error)),
     }
 }

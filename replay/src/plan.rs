@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use crate::columns::Columns;
-use crate::engine::shared;
+use crate::memory::shared;
 use crate::semantics::{self, Kind};
 
 /// Largest descriptor number a plan may use; recorded servers stay far below it.

@@ -2,9 +2,9 @@
 //! that lost their names while open, or that other programs fill, take more.
 
 use anyhow::{Context, Result, ensure};
+use spoolscope_traces::error_code::{Code, Failure};
 use std::ffi::{CStr, CString};
 
-use crate::refusal::{Cause, Refusal};
 use crate::sandbox::Confinement;
 
 /// Room left to other programs: a hundredth of the filesystem, but at most this many bytes.
@@ -19,9 +19,10 @@ pub fn check(confinement: &Confinement, needed: i64, names: usize) -> Result<()>
     let needed = needed.max(0) as u128 + 4096 * names as u128 + u128::from(left_of(size));
     ensure!(
         needed <= u128::from(free),
-        Refusal::new(
-            Cause::TooSmall,
-            format!("target has {free} bytes free, the replay needs {needed}")
+        Failure::new(
+            Code::TooSmall,
+            format!("target has {free} bytes free, the replay needs {needed}"),
+            "give a bigger target"
         )
     );
     Ok(())

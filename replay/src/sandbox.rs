@@ -1,12 +1,11 @@
 //! Confinement: a plan is untrusted, so nothing it names may lie outside the target.
 
 use anyhow::{Context, Result, ensure};
+use spoolscope_traces::error_code::{Code, Failure};
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-use crate::refusal::{Cause, Refusal};
 
 /// How the replay is confined to the target.
 #[derive(Clone, Debug)]
@@ -75,9 +74,10 @@ pub fn require_empty(target: &Path) -> Result<()> {
         let name = entry?.file_name();
         ensure!(
             name == "lost+found",
-            Refusal::new(
-                Cause::NotEmpty,
-                format!("target {} is not empty", target.display())
+            Failure::new(
+                Code::NotEmpty,
+                format!("target {} is not empty", target.display()),
+                "give an empty directory"
             )
         );
     }

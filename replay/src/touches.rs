@@ -257,7 +257,7 @@ mod tests {
     use spoolscope_traces::records::{BASE_NONE, BASE_ROOT, PLAN_EXIT, PLAN_FORK, PLAN_LEFT_OUT};
 
     use super::*;
-    use crate::model::sizes::{changes_size, may_change};
+    use crate::model::state::sizes::{changes_size, may_change};
 
     /// Every call with all values that its result may depend on, and all pseudo operations.
     fn operations() -> Vec<PlanOp> {

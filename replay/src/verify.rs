@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::model::state::{Thing, Tree};
+use crate::model::expect::tree::{Thing, Tree};
 use crate::pattern::Pattern;
 use crate::sandbox::Confinement;
 use crate::semantics;

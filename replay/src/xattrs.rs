@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-use crate::model::state::Thing;
-use crate::model::xattrs::Xattr;
+use crate::model::expect::tree::Thing;
+use crate::model::state::xattrs::Xattr;
 use crate::pattern::{self, Pattern};
 use crate::sandbox::Confinement;
 use crate::semantics::{self, XattrRole};
@@ -140,18 +140,18 @@ fn difference(
 ) -> Option<(String, String)> {
     let role = semantics::xattr_role(name);
     // Some calls that set an ACL are not replayed.
-    let unsure = role == XattrRole::Acl && expected.is_some_and(|xattr| xattr.untold);
+    let unsure = role == XattrRole::Acl && expected.is_some_and(|xattr| xattr.mode_unknown);
     if role == XattrRole::Left || unsure {
         return None;
     }
-    let told = |length: Option<usize>| match length {
+    let size_of = |length: Option<usize>| match length {
         Some(length) => format!("{length} bytes"),
         None => "absent".into(),
     };
     let length = expected.and_then(|xattr| xattr.length);
     let (wanted, got) = (length.map(|length| length as usize), found.map(<[u8]>::len));
     if wanted != got {
-        return Some((told(wanted), told(got)));
+        return Some((size_of(wanted), size_of(got)));
     }
     let (expected, found) = (expected?, found?);
     let right = role == XattrRole::Acl

@@ -15,12 +15,13 @@ use spoolscope_traces::records::{
 use std::collections::BTreeMap;
 
 use crate::assemble::{Draft, pseudo};
-use crate::model::effects;
-use crate::model::holdings::{Holdings, Process};
-use crate::model::linear::Linear;
-use crate::model::state::Tree;
-use crate::model::world::{Slot, World};
-use crate::model::xattrs::Named;
+use crate::model::expect::open_files::{Holdings, Process};
+use crate::model::expect::tree::Tree;
+use crate::model::order::one_order::Linear;
+use crate::model::state::effects;
+use crate::model::state::slots::Slot;
+use crate::model::state::world::World;
+use crate::model::state::xattrs::Named;
 use crate::plan::Plan;
 
 /// Keeps only the operations that take effect between two moments, in ns of the plan.
@@ -39,6 +40,7 @@ pub fn cut(plan: &Plan, from_ns: i64, to_ns: i64) -> (Draft, Value) {
     for at in &order[..first] {
         let op = &ops[*at as usize];
         world.take_fd(*at, op);
+        holdings.close(op, &world);
         effects::change_names(&mut world, op);
         effects::change_objects(&mut world, *at, op);
         holdings.apply(*at, op, &world);
@@ -56,7 +58,7 @@ pub fn cut(plan: &Plan, from_ns: i64, to_ns: i64) -> (Draft, Value) {
     let last_ns = ops.iter().map(|op| op.end_ns).max();
     let last_ns = last_ns.unwrap_or(0).max(plan.duration_ns());
     cutter.draft.duration_ns = (to_ns.min(last_ns) - from_ns).max(0);
-    let told = json!({
+    let facts = json!({
         "before": first,
         "after": order.len() - past,
         "in_flight": in_flight.count(),
@@ -66,7 +68,7 @@ pub fn cut(plan: &Plan, from_ns: i64, to_ns: i64) -> (Draft, Value) {
         "duration_ns": cutter.draft.duration_ns,
         "skipped": cutter.skipped,
     });
-    (cutter.draft, told)
+    (cutter.draft, facts)
 }
 
 struct Cutter<'a> {
@@ -104,9 +106,9 @@ impl<'a> Cutter<'a> {
             nameless: BTreeMap::new(),
             skipped: 0,
         };
-        for (path, slot) in (0..).zip(&world.slots) {
+        for (path, slot) in (0..).zip(world.slots().now()) {
             if let Slot::Present(object) = slot {
-                let name = new.draft.string(world.names.bytes(path));
+                let name = new.draft.string(world.names().bytes(path));
                 new.names.entry(*object).or_insert(name);
             }
         }
@@ -144,7 +146,7 @@ impl<'a> Cutter<'a> {
         let process = self.holdings.processes.get(&leader);
         let mut thread = self.late(&self.plan.threads()[at as usize]);
         thread.cwd = process.map_or(NONE, |process| self.cwd_of(process));
-        (thread.uid, thread.gid) = self.world.processes.ids(at);
+        (thread.uid, thread.gid) = self.world.processes().ids(at);
         thread.umask = process.and_then(|p| p.umask).unwrap_or(thread.umask);
         let root = self.roots.get(&leader).copied();
         thread.parent = root.unwrap_or(NONE);

@@ -1,13 +1,15 @@
 //! State of processes at the cut, restored by descriptors and operations before all others.
 
 use spoolscope_traces::records::{BASE_ROOT, NONE, PlanEntry, PlanFd, PlanOp};
+use std::collections::BTreeMap;
 
 use crate::assemble::pseudo;
 use crate::cut::Cutter;
-use crate::model::holdings::{Bound, Process};
-use crate::model::ranges::Ranges;
-use crate::model::world::Slot;
-use crate::model::xattrs::When;
+use crate::model::expect::open_files::Process;
+use crate::model::state::descriptors::Descriptor;
+use crate::model::state::ranges::Ranges;
+use crate::model::state::slots::Slot;
+use crate::model::state::xattrs::When;
 use crate::semantics::id_of;
 
 impl Cutter<'_> {
@@ -17,9 +19,10 @@ impl Cutter<'_> {
             let Some(process) = self.holdings.processes.get(&leader) else {
                 continue;
             };
-            self.take_fds(thread, process);
+            let fds = self.world.descriptors().of(leader);
+            self.take_fds(thread, &fds);
             self.map(thread, process);
-            self.lock(thread, process);
+            self.lock(thread, &fds, &process.locks);
             self.watch(thread, process);
         }
         for (object, (path, thread)) in &self.nameless {
@@ -33,7 +36,7 @@ impl Cutter<'_> {
                 ..pseudo(*thread, id_of(call))
             });
         }
-        self.draft.ops.append(&mut self.forks);
+        self.draft.ops.extend(self.forks.drain(..));
     }
 
     /// Returns the name of an object; one that has lost its own gets another until it is open.
@@ -51,33 +54,32 @@ impl Cutter<'_> {
         let known = self.world.object(object);
         let size = match known.is_directory() {
             true => 0,
-            false => known.now.size,
+            false => known.size(),
         };
         self.draft.entries.push(PlanEntry {
-            ino: known.ino,
+            ino: known.ino(),
             size,
             holes: (size - known.data_bytes()).max(0),
             path: name,
             target: NONE,
-            mode: known.now.mode,
-            uid: known.now.uid,
-            gid: known.now.gid,
+            mode: known.mode(),
+            uid: known.attributes().uid,
+            gid: known.attributes().gid,
             ..PlanEntry::default()
         });
         name
     }
 
-    fn take_fds(&mut self, thread: u32, process: &Process) {
+    fn take_fds(&mut self, thread: u32, fds: &[(i32, Descriptor)]) {
         const MADE: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_CLOEXEC;
-        for (fd, bound) in &process.fds {
-            let file = &self.holdings.files[bound.file];
-            let Some(object) = file.object else {
+        for (fd, known) in fds {
+            let (Some(file), Some(object)) = (self.holdings.file(*known), known.object) else {
                 self.skipped += 1;
                 continue;
             };
             let anonymous = file.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
             let anonymous = if anonymous { libc::O_TMPFILE } else { 0 };
-            let cloexec = if bound.cloexec { libc::O_CLOEXEC } else { 0 };
+            let cloexec = if known.cloexec { libc::O_CLOEXEC } else { 0 };
             let listed = !file.listed.is_empty();
             let path = self.name_of(object, thread);
             self.draft.fds.push(PlanFd {
@@ -86,7 +88,7 @@ impl Cutter<'_> {
                 fd: *fd,
                 flags: (file.flags as i32 & !(MADE | anonymous) | cloexec) as u32,
                 path,
-                file: bound.file as u32,
+                file: known.file.unwrap_or(NONE),
                 ..PlanFd::default()
             });
             for at in &file.listed {
@@ -113,12 +115,8 @@ impl Cutter<'_> {
 
     /// Opens, maps and closes files before locks are taken, since a close would give these up.
     fn map(&mut self, thread: u32, process: &Process) {
-        let fds = self
-            .holdings
-            .processes
-            .values()
-            .flat_map(|held| held.fds.keys());
-        let spare = fds.max().map_or(3, |fd| fd + 1).min(crate::plan::MAX_FD);
+        let most = self.world.descriptors().highest();
+        let spare = most.map_or(3, |fd| fd + 1).min(crate::plan::MAX_FD);
         for part in &process.mappings {
             let op = self.plan.ops()[part.op as usize];
             let path = self.name_of(part.object, thread);
@@ -158,20 +156,20 @@ impl Cutter<'_> {
     }
 
     /// Takes locks through descriptors of their files that allow it.
-    fn lock(&mut self, thread: u32, process: &Process) {
-        let open = |(fd, bound): (&i32, &Bound)| (*fd, bound.file);
-        let fds: Vec<(i32, usize)> = process.fds.iter().map(open).collect();
-        for (object, ranges) in &process.locks {
+    fn lock(&mut self, thread: u32, fds: &[(i32, Descriptor)], posix: &BTreeMap<u32, Ranges>) {
+        for (object, ranges) in posix {
             let own = fds
                 .iter()
-                .filter(|(_, file)| self.holdings.files[*file].object == Some(*object));
-            let own: Vec<(i32, usize)> = own.copied().collect();
+                .filter(|(_, known)| known.object == Some(*object));
+            let own: Vec<(i32, Descriptor)> = own.copied().collect();
             self.take_ranges(thread, &own, ranges, libc::F_SETLK);
         }
-        for (fd, file) in fds {
-            let held = &self.holdings.files[file];
-            self.take_ranges(thread, &[(fd, file)], &held.locks, libc::F_OFD_SETLK);
-            if let (Some(exclusive), Some(object)) = (held.flock, held.object) {
+        for (fd, known) in fds.iter().copied() {
+            let Some(held) = self.holdings.file(known) else {
+                continue;
+            };
+            self.take_ranges(thread, &[(fd, known)], &held.locks, libc::F_OFD_SETLK);
+            if let (Some(exclusive), Some(object)) = (held.flock, known.object) {
                 let kind = if exclusive {
                     libc::LOCK_EX
                 } else {
@@ -186,20 +184,19 @@ impl Cutter<'_> {
         }
     }
 
-    fn take_ranges(&mut self, thread: u32, fds: &[(i32, usize)], ranges: &Ranges, cmd: i32) {
+    fn take_ranges(&mut self, thread: u32, fds: &[(i32, Descriptor)], ranges: &Ranges, cmd: i32) {
         for (start, end, exclusive) in ranges.iter() {
             let unfit = if exclusive {
                 libc::O_RDONLY
             } else {
                 libc::O_WRONLY
             };
-            let fits = |(_, file): &&(i32, usize)| {
-                self.holdings.files[*file].flags as i32 & libc::O_ACCMODE != unfit
+            let fits = |(_, known): &&(i32, Descriptor)| {
+                let file = self.holdings.file(*known);
+                file.is_some_and(|file| file.flags as i32 & libc::O_ACCMODE != unfit)
             };
-            let found = fds.iter().find(fits).copied();
-            let Some((fd, Some(object))) =
-                found.map(|(fd, file)| (fd, self.holdings.files[file].object))
-            else {
+            let found = fds.iter().find(fits);
+            let Some((fd, Some(object))) = found.map(|(fd, known)| (*fd, known.object)) else {
                 self.skipped += 1;
                 continue;
             };
@@ -224,8 +221,8 @@ impl Cutter<'_> {
         let known = self.world.object(object);
         PlanOp {
             fd,
-            ino: known.ino,
-            obj_mode: known.now.mode as u16,
+            ino: known.ino(),
+            obj_mode: known.mode() as u16,
             path,
             ..pseudo(thread, id_of(call))
         }

@@ -2,16 +2,16 @@ use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::io::Write;
 
 use super::cut;
-use crate::model::linear::Linear;
-use crate::model::state::Tree;
+use crate::model::expect::tree::Tree;
+use crate::model::order::one_order::Linear;
 use crate::plan::Plan;
 use crate::semantics::{self, id_of};
 use crate::testing::plan;
 
 /// Returns the plan between two moments of a script.
 fn part(script: &str, from_ns: i64, to_ns: i64) -> Plan {
-    let (draft, told) = cut(&plan(script), from_ns, to_ns);
-    assert_eq!(told["skipped"], 0);
+    let (draft, facts) = cut(&plan(script), from_ns, to_ns);
+    assert_eq!(facts["skipped"], 0);
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(&draft.bytes()).expect("written");
     Plan::open(file.path()).expect("a valid plan")
@@ -184,4 +184,21 @@ fn a_partly_unmapped_file_is_mapped_again_without_that_part() {
     let maps = part.ops().iter().filter(|op| op.op == id_of("mmap"));
     let maps: Vec<(i64, i64, i64)> = maps.map(|op| (op.ret, op.size, op.offset)).collect();
     assert_eq!(maps, [(65536, 4096, 0), (73728, 4096, 8192)]);
+}
+
+#[test]
+fn a_file_that_was_passed_before_the_cut_is_open_in_both_processes() {
+    let part = part(
+        "A 0-10 openat f ino=7 omode=100644 osize=0 flags=101 = 3
+         B 20-30 write fd=5 ino=7 omode=100644 osize=10 off=0 size=10 = 10
+         B 40-50 write fd=5 ino=7 omode=100644 osize=20 off=10 size=10 = 10",
+        35,
+        i64::MAX,
+    );
+    let [first, second] = part.fds() else {
+        panic!("two descriptors: {:?}", part.fds());
+    };
+    assert_eq!((first.fd, second.fd), (3, 5));
+    assert_eq!((first.file, first.pos), (second.file, 10));
+    assert_ne!(first.thread, second.thread);
 }

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::engine::shared::now_ns;
+use crate::engine::clock::now_ns;
 
 /// The alarm repeats: the first time the call may not have begun.
 const AGAIN_NS: i64 = 200_000;

@@ -6,12 +6,12 @@ use spoolscope_traces::records::{
 };
 use std::sync::LazyLock;
 
-use crate::engine::call;
 use crate::engine::fds::FdTable;
 use crate::engine::paths::{below, leads_up, write_parts};
-use crate::engine::special;
+use crate::engine::raw::mode_of;
 use crate::engine::task::Task;
-use crate::model::sizes::write_offset;
+use crate::engine::verdict::Refusal;
+use crate::model::state::sizes::write_offset;
 use crate::pattern;
 use crate::semantics::{self, Kind};
 use crate::xattrs;
@@ -45,6 +45,8 @@ pub enum Word {
     Iovcnt,
     How,
     Arg,
+    Handle,
+    Filled,
     Blank,
 }
 
@@ -81,6 +83,8 @@ fn word(text: &str) -> Word {
         "iovcnt" => Word::Iovcnt,
         "how" => Word::How,
         "arg" | "arg2" => Word::Arg,
+        "handle" => Word::Handle,
+        "filled" => Word::Filled,
         _ => Word::Blank,
     }
 }
@@ -116,46 +120,7 @@ pub fn prepare() {
     LazyLock::force(&SHAPES);
 }
 
-/// Memory that the arguments of one call point to.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Scratch {
-    pub path: [u8; 8192],
-    pub path2: [u8; 8192],
-    pub stat: [u64; 64],
-    flock: libc::flock,
-    iov: libc::iovec,
-    how: [u64; 3],
-    offsets: [i64; 2],
-}
-
-impl Scratch {
-    pub fn new() -> Self {
-        Self {
-            path: [0; 8192],
-            path2: [0; 8192],
-            stat: [0; 64],
-            flock: libc::flock {
-                l_type: 0,
-                l_whence: 0,
-                l_start: 0,
-                l_len: 0,
-                l_pid: 0,
-            },
-            iov: libc::iovec {
-                iov_base: std::ptr::null_mut(),
-                iov_len: 0,
-            },
-            how: [0; 3],
-            offsets: [0; 2],
-        }
-    }
-}
-
 const RESOLVE_BENEATH: u64 = 8;
-
-/// Reason why a call is not made.
-pub type Refusal = u8;
 
 impl Task {
     /// Fills the registers of an operation's call.
@@ -205,7 +170,7 @@ impl Task {
             Word::Target => self.text(op.path2, b"")?,
             Word::Name => self.xattr_name(op.path2)?,
             Word::Flags => self.flags(op, kind),
-            Word::Mode if kind == Kind::Mknod => special::node(op.mode),
+            Word::Mode if kind == Kind::Mknod => node(op.mode),
             Word::Mode => i64::from(op.mode),
             Word::Cmd => i64::from(op.cmd),
             // getdents64 takes 32 bits: a negative size is a large one, larger than the buffer.
@@ -222,8 +187,20 @@ impl Task {
             Word::Iovcnt => 1,
             Word::How => self.how(op),
             Word::Arg => op.arg,
+            Word::Handle => self.handle(op),
+            Word::Filled => self.scratch.offsets.as_mut_ptr() as i64,
             Word::Blank => self.blank(op, kind),
         })
+    }
+
+    /// Returns room for a `struct file_handle`; none where it was too small for the handle.
+    fn handle(&mut self, op: &PlanOp) -> i64 {
+        const LARGEST: u64 = 128;
+        self.scratch.stat[0] = match op.ret == -i64::from(libc::EOVERFLOW) {
+            true => 0,
+            false => LARGEST,
+        };
+        self.scratch.stat.as_mut_ptr() as i64
     }
 
     /// Returns a buffer to read into, or data to write; else 0.
@@ -384,7 +361,7 @@ impl Task {
     /// Returns whether a real descriptor is open and leads to no directory.
     fn is_file(&self, fd: i32) -> bool {
         let open = self.process.fds.get(fd);
-        open.is_some_and(|open| call::mode_of(open.real) & libc::S_IFMT != libc::S_IFDIR)
+        open.is_some_and(|open| mode_of(open.real) & libc::S_IFMT != libc::S_IFDIR)
     }
 
     fn text(&mut self, string: u32, before: &[u8]) -> Result<i64, Refusal> {
@@ -437,6 +414,14 @@ impl Task {
             None => write_parts(buffer, &[self.context.confinement.prefix_of(whole), whole]),
         }
     }
+}
+
+/// Returns the mode to pass to mknod: a socket stands in for a device.
+fn node(mode: u32) -> i64 {
+    i64::from(match semantics::is_device(mode) {
+        true => libc::S_IFSOCK | mode & 0o7777,
+        false => mode,
+    })
 }
 
 /// Returns the type of lock asked for. The answer of a query overwrote its type in the trace, and

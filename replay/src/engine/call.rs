@@ -1,19 +1,20 @@
 //! Makes one system call for real and keeps track of what it did to descriptors.
 
 use spoolscope_traces::records::{
-    NONE, PlanOp, REASON_AROUND, REASON_NOT_A_FILE, REASON_UNSUPPORTED,
+    NONE, PlanOp, REASON_AROUND, REASON_BAD_FD, REASON_NOT_A_FILE, REASON_UNSUPPORTED,
 };
-use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::engine::args::{Refusal, shape_of};
+use crate::engine::args::shape_of;
 use crate::engine::copies;
 use crate::engine::fds::{self, Open};
 use crate::engine::life;
 use crate::engine::mapped;
+use crate::engine::plain::{name_of, open_here, plain};
+use crate::engine::raw::{locked, syscall};
 use crate::engine::special;
 use crate::engine::task::Task;
-use crate::engine::verdict::{self, Stat, Verdict};
+use crate::engine::verdict::{self, Refusal, Stat, Verdict};
 use crate::semantics::{self, Kind, XattrCall, XattrRole};
 
 /// Alignment of memory for O_DIRECT in bytes, enough for any disk.
@@ -77,11 +78,20 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
         _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
             Err(REASON_UNSUPPORTED)
         }
+        // The root has no name here that a slash can follow, and any other is refused otherwise.
+        Kind::Open if makes_mount_point(task, op) => Err(REASON_AROUND),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
         Kind::SetXattr | Kind::GetXattr if !takes_xattr(task, op) => Err(REASON_UNSUPPORTED),
         Kind::Fcntl if !is_known_fcntl(op) => Err(REASON_UNSUPPORTED),
         _ => special::refuse(task, op, kind),
     }
+}
+
+/// Returns whether a call was to make the mount point, by a name that ended in a slash.
+fn makes_mount_point(task: &Task, op: &PlanOp) -> bool {
+    const MAKES: i32 = libc::O_CREAT | libc::O_EXCL;
+    let at_root = op.path != NONE && task.context.schedule.plan.string(op.path).is_empty();
+    at_root && semantics::open_flags(op) & MAKES == MAKES && op.ret == -i64::from(libc::EISDIR)
 }
 
 /// Returns whether an xattr call can be replayed. An access ACL changes the mode: it can be read
@@ -116,59 +126,6 @@ fn is_known_fcntl(op: &PlanOp) -> bool {
     semantics::is_lock_command(op.cmd) || flags || copies || leases
 }
 
-pub fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
-    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
-    let registers = task.arguments(op, kind, &shape)?;
-    // The other waiters of the deadlock are not in the trace.
-    if semantics::was_deadlock(op) && task.context.schedule.rivals(task.slot).is_empty() {
-        return Err(REASON_AROUND);
-    }
-    if kind == Kind::Fcntl || kind == Kind::Flock {
-        return Ok(task.lock_in_turn(op, shape.number, registers));
-    }
-    Ok(until_done(op, shape.number, registers, |_| ()))
-}
-
-/// Makes a call. A listing that must show more names than were recorded is read to its end.
-pub fn until_done(op: &PlanOp, number: i64, registers: [i64; 6], mut take: impl FnMut(i64)) -> i64 {
-    let reads_on = op.arg == semantics::READS_ON && semantics::kind(op) == Kind::Getdents;
-    loop {
-        let ret = syscall(number, registers);
-        take(ret);
-        if ret <= 0 || !reads_on {
-            return ret;
-        }
-    }
-}
-
-/// Makes the call; returns -errno on failure. An interrupted call is made again.
-pub fn syscall(number: i64, r: [i64; 6]) -> i64 {
-    loop {
-        // SAFETY: pointers among the registers lead to the task's own buffers.
-        let ret = unsafe { libc::syscall(number, r[0], r[1], r[2], r[3], r[4], r[5]) };
-        match ret {
-            -1 if last_errno() == libc::EINTR => {}
-            -1 => return -i64::from(last_errno()),
-            _ => return ret,
-        }
-    }
-}
-
-pub fn last_errno() -> i32 {
-    // SAFETY: always valid.
-    unsafe { *libc::__errno_location() }
-}
-
-pub fn open_here(task: &Task, op: &PlanOp, fd: i32) -> Result<Open, Refusal> {
-    task.process
-        .fds
-        .get(fd)
-        .ok_or(match op.ret == -i64::from(libc::EBADF) {
-            true => REASON_UNSUPPORTED,
-            false => spoolscope_traces::records::REASON_BAD_FD,
-        })
-}
-
 fn close(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
     match task.process.fds.take(op.fd) {
         Some(open) => Ok(syscall(
@@ -176,7 +133,7 @@ fn close(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
             [i64::from(open.real), 0, 0, 0, 0, 0],
         )),
         None if op.ret < 0 => Ok(syscall(libc::SYS_close, [-1, 0, 0, 0, 0, 0])),
-        None => Err(spoolscope_traces::records::REASON_BAD_FD),
+        None => Err(REASON_BAD_FD),
     }
 }
 
@@ -303,16 +260,6 @@ fn look_up(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
     ))
 }
 
-/// Returns the directory that a call begins at, and its path.
-pub fn name_of(task: &mut Task, op: &PlanOp) -> Result<(i64, i64), Refusal> {
-    let shape = shape_of(op).ok_or(REASON_UNSUPPORTED)?;
-    let [first, second, ..] = task.arguments(op, semantics::kind(op), &shape)?;
-    Ok(match shape.begins_with_directory() {
-        true => (first, second),
-        false => (i64::from(libc::AT_FDCWD), first),
-    })
-}
-
 /// Replays a failed execve as a path lookup, and only below the spool. A file that was found but
 /// could not be executed is not looked up.
 fn failed_exec(task: &mut Task, op: &PlanOp) -> Result<i64, Refusal> {
@@ -399,16 +346,6 @@ fn change_bits(task: &Task, op: &PlanOp) {
     }
 }
 
-/// Returns the mode of the object of a real descriptor; 0 if there is none.
-pub fn mode_of(real: i32) -> u32 {
-    let mut stat = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the buffer is large enough, and valid when zeroed.
-    unsafe {
-        libc::fstat(real, stat.as_mut_ptr());
-        stat.assume_init().st_mode
-    }
-}
-
 /// Returns type and size from the buffer that stat or statx filled.
 fn stat_of(task: &Task, op: &PlanOp) -> Stat {
     let place = task.scratch.stat.as_ptr();
@@ -427,15 +364,4 @@ fn stat_of(task: &Task, op: &PlanOp) -> Stat {
             size: stat.st_size,
         }
     }
-}
-
-pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-pub fn written(lock: &std::sync::RwLock<()>) -> std::sync::RwLockWriteGuard<'_, ()> {
-    lock.write()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -2,10 +2,12 @@
 
 use spoolscope_traces::records::{PlanOp, REASON_UNSUPPORTED};
 
-use crate::engine::args::{Refusal, place};
-use crate::engine::call::{open_here, plain, syscall};
+use crate::engine::args::place;
 use crate::engine::fds;
+use crate::engine::plain::{open_here, plain};
+use crate::engine::raw::syscall;
 use crate::engine::task::Task;
+use crate::engine::verdict::Refusal;
 use crate::semantics::{self, Kind};
 
 /// Bytes that a pipe holds; the pattern is longer.

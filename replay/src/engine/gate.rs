@@ -1,9 +1,12 @@
 //! Waiting for other threads and for the recorded time.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
-use crate::engine::shared::{Gate, futex_wait, futex_wake, now_ns, state};
+use crate::engine::clock::now_ns;
+use crate::engine::futex::{futex_wait, futex_wake};
 use crate::engine::spin::Spinning;
+use crate::memory::shared::Atomic;
 
 /// Checks of the counter before sleeping: they take about a microsecond.
 const SPINS: u32 = 40;
@@ -12,6 +15,42 @@ const NAP_NS: i64 = 1_000_000_000;
 const ASLEEP_NS: i64 = 50_000;
 /// Longest time between two checks whether the other call sleeps.
 const LOOK_NS: i64 = 5_000_000;
+
+/// Present state of a task, for the watchdog.
+pub mod state {
+    pub const UNBORN: u32 = 0;
+    pub const RUNNING: u32 = 1;
+    /// Waits for its time.
+    pub const PACING: u32 = 2;
+    /// Waits for another thread.
+    pub const WAITING: u32 = 3;
+    pub const CALLING: u32 = 4;
+    pub const DONE: u32 = 5;
+}
+
+/// Progress of one recorded thread. One cache line, so that threads do not disturb each other.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Gate {
+    /// Operations finished.
+    pub progress: AtomicU32,
+    /// Futex word that this thread sleeps on while it waits for another.
+    pub epoch: AtomicU32,
+    pub state: AtomicU32,
+    /// Thread waited for << 32 | operations it must have finished.
+    pub waits_for: AtomicU64,
+    /// When the present state began.
+    pub since_ns: AtomicI64,
+    /// Real process id.
+    pub pid: AtomicU32,
+    /// Real thread id.
+    pub tid: AtomicU32,
+    /// Set by the watchdog: stop waiting.
+    pub give_up: AtomicU32,
+}
+
+// SAFETY: atomics only; zero means "not begun".
+unsafe impl Atomic for Gate {}
 
 /// Returns the value of `waits_for` of a thread that waits for another.
 fn waiting(thread: u32, target: u32) -> u64 {

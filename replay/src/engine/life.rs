@@ -6,14 +6,13 @@ use spoolscope_traces::records::{
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::engine::args::Refusal;
-use crate::engine::call::{last_errno, locked};
+use crate::engine::gate::state;
 use crate::engine::opened;
 use crate::engine::pace::Standing;
+use crate::engine::raw::{last_errno, locked};
 use crate::engine::schedule::{Schedule, children};
-use crate::engine::shared::state;
 use crate::engine::task::{Context, Process, Task, is_thread, shares_fs};
-use crate::engine::verdict::Verdict;
+use crate::engine::verdict::{Refusal, Verdict};
 use crate::semantics::{self, Kind};
 
 const STACK_BYTES: usize = 256 << 10;
@@ -212,8 +211,11 @@ fn lend_to_access(all: bool) {
     }
 }
 
-/// Replays a fork: a real child for a process, a thread for a thread.
-pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
+/// Work of a new task: its stream, to the end.
+pub type Work = fn(&mut Task);
+
+/// Replays a fork: a real child for a process, a thread for a thread; it does `work`.
+pub fn fork(task: &mut Task, op: &PlanOp, work: Work) -> Result<(i64, Verdict), Refusal> {
     let (context, parent) = (task.context, task.process);
     let child = op.arg as u32;
     let born = Standing {
@@ -222,11 +224,13 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
     };
     let known = op.arg != i64::from(NONE);
     let ret = match known {
-        true if is_thread(&context.schedule, op) => start_thread(context, parent, child, born),
-        _ => start_process(task, parent, known.then_some(child), born),
+        true if is_thread(&context.schedule, op) => {
+            start_thread(context, parent, (child, born), work)
+        }
+        _ => start_process(task, parent, known.then_some((child, born)), work),
     };
     if known && ret < 0 {
-        bury(&context.schedule, child);
+        mark_ended(&context.schedule, child);
     }
     Ok(judged(ret))
 }
@@ -234,15 +238,15 @@ pub fn fork(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refusal> {
 fn start_process(
     task: &mut Task,
     parent: &'static Process,
-    child: Option<u32>,
-    born: Standing,
+    child: Option<(u32, Standing)>,
+    work: Work,
 ) -> i64 {
     // Both locks are held across the fork, as `births` is. Else the child could have a lock that is
     // never released, or a number for a descriptor that it does not have: the kernel copies
     // descriptors before the memory.
     let watches = locked(&parent.fds.watches);
     let mappings = locked(&parent.fds.mappings);
-    let Some(child) = child else {
+    let Some((child, born)) = child else {
         return fork_process(parent, || true);
     };
     let gate = &task.context.schedule.gates[child as usize];
@@ -250,7 +254,7 @@ fn start_process(
         let process = parent.inherited(watches.clone(), mappings.clone());
         let process: &'static Process = Box::leak(Box::new(process));
         task.become_child(process, child, born);
-        task.run();
+        work(task);
         !process.threaded.load(Relaxed)
     });
     if made > 0 {
@@ -263,8 +267,8 @@ fn start_process(
 fn start_thread(
     context: &'static Context,
     parent: &'static Process,
-    child: u32,
-    born: Standing,
+    (child, born): (u32, Standing),
+    work: Work,
 ) -> i64 {
     let own_fs = !shares_fs(context.schedule.plan.threads(), child);
     if !parent.threaded.swap(true, Relaxed) {
@@ -280,14 +284,14 @@ fn start_thread(
                 // SAFETY: affects this thread only.
                 unsafe { libc::unshare(libc::CLONE_FS) };
             }
-            Task::new(context, parent, child, born).run();
+            work(&mut Task::new(context, parent, child, born));
             leave(false);
         });
     started.map_or(-i64::from(libc::EAGAIN), |_| 0)
 }
 
 /// Marks a dead thread, and those that it would have forked, as done: nothing waits for them.
-pub fn bury(schedule: &Schedule, thread: u32) {
+pub fn mark_ended(schedule: &Schedule, thread: u32) {
     let gate = &schedule.gates[thread as usize];
     if gate.state.swap(state::DONE, SeqCst) == state::DONE {
         return;
@@ -301,7 +305,7 @@ pub fn bury(schedule: &Schedule, thread: u32) {
     schedule.control().finished.fetch_add(1, SeqCst);
     for child in children(schedule.plan, thread) {
         if schedule.gates[child as usize].state.load(SeqCst) == state::UNBORN {
-            bury(schedule, child);
+            mark_ended(schedule, child);
         }
     }
 }

@@ -1,25 +1,16 @@
 //! Names that a listing really showed, compared with those that the model predicts.
 
-use foldhash::HashMap;
 use spoolscope_traces::records::{PlanOp, REASON_NAMES, REASON_UNSUPPORTED, VERDICT_DIVERGED};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-use crate::engine::args::{Refusal, shape_of};
-use crate::engine::call;
+use crate::engine::args::shape_of;
+use crate::engine::plain::until_done;
 use crate::engine::task::Task;
-use crate::engine::verdict::{self, Verdict};
-use crate::model::listings::{Listing, NameSet, is_silly};
+use crate::engine::verdict::{self, Refusal, Verdict};
+use crate::model::expect::listings::{Listing, NameSet};
+use crate::model::state::listed::is_silly;
 use crate::semantics::Kind;
-
-/// Listings that a task is reading.
-#[derive(Debug, Default)]
-pub struct Reader {
-    /// Names so far, by place of the listing.
-    names: HashMap<u32, NameSet>,
-    /// Its own, as the threads of a process share the buffer of other reads.
-    buffer: Vec<u8>,
-}
 
 /// Makes a getdents; the last one of a listing diverges if the listing showed other names.
 pub fn read(
@@ -38,7 +29,7 @@ pub fn read(
         false => task.reader.names.remove(&place).unwrap_or_default(),
     };
     let typed = shape.number == libc::SYS_getdents64;
-    let ret = call::until_done(op, shape.number, registers, |ret| {
+    let ret = until_done(op, shape.number, registers, |ret| {
         let filled = buffer.get(..ret.max(0) as usize).unwrap_or(&[]);
         add(&mut names, filled, typed, registers[0] as i32);
     });

@@ -4,10 +4,10 @@ use spoolscope_traces::records::{PlanOp, REASON_UNSUPPORTED};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
-use crate::engine::args::Refusal;
-use crate::engine::call::{locked, syscall};
 use crate::engine::fds::Mapping;
+use crate::engine::raw::{locked, syscall};
 use crate::engine::task::Task;
+use crate::engine::verdict::Refusal;
 use crate::semantics::{self, Kind};
 
 const PAGE: usize = 4096;

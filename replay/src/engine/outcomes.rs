@@ -11,8 +11,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::slice;
 
-use crate::engine::shared::{self, SHORT};
-use crate::large;
+use crate::memory::nameless;
+use crate::memory::shared::{self, SHORT};
 use crate::plan::Plan;
 
 const PAGE: usize = 4096;
@@ -39,7 +39,7 @@ impl Outcomes {
         Ok(Self {
             place: shared::allocate(count)?,
             first,
-            file: (bytes > SHORT).then(|| large::file(bytes)).flatten(),
+            file: (bytes > SHORT).then(|| nameless::file(bytes)).flatten(),
         })
     }
 
@@ -155,6 +155,7 @@ impl Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory;
     use spoolscope_traces::records::from_bytes;
 
     fn some(slot: usize) -> Outcome {
@@ -171,9 +172,9 @@ mod tests {
         for size in sizes {
             first.push(first[first.len() - 1] + size);
         }
-        large::lie_in(&std::env::temp_dir());
+        memory::lie_in(&std::env::temp_dir());
         let outcomes = Outcomes::new(first.clone().leak()).expect("memory");
-        large::stay_in_memory();
+        memory::stay_in_memory();
         assert!(outcomes.file.is_some());
         let outcomes: &'static Outcomes = Box::leak(Box::new(outcomes));
         let mut drain = Drain::new(outcomes);

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use std::mem;
 use std::ptr;
 
-use crate::model::passed::Pass;
+use crate::model::state::passed_on::Pass;
 
 /// Room for one descriptor in a control message, aligned as its header must be.
 type Control = [u64; 4];

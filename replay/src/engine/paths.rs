@@ -2,7 +2,7 @@
 
 use spoolscope_traces::records::REASON_UNSUPPORTED;
 
-use crate::engine::args::Refusal;
+use crate::engine::verdict::Refusal;
 
 /// Returns the part of a path below a directory; the empty directory is the spool itself.
 pub fn below<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {

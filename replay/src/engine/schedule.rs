@@ -3,9 +3,11 @@
 use anyhow::Result;
 use spoolscope_traces::records::{NONE, PLAN_FORK};
 
+use crate::engine::control::Control;
+use crate::engine::gate::Gate;
 use crate::engine::outcomes::Outcomes;
 use crate::engine::pace::Pace;
-use crate::engine::shared::{self, Control, Gate};
+use crate::memory::shared;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease};
 

@@ -4,28 +4,19 @@
 //! gets a descriptor that leads to the object without opening it (O_PATH): it can be copied,
 //! closed, looked at, and named where a directory should be.
 
+use spoolscope_traces::calls::FCHMODAT2;
 use spoolscope_traces::records::{
     PlanOp, REASON_ERRNO, REASON_NOT_A_FILE, REASON_STAND_IN, VERDICT_DIVERGED, VERDICT_SKIPPED,
 };
 
-use crate::engine::args::Refusal;
-use crate::engine::call;
 use crate::engine::fds::Open;
+use crate::engine::plain;
+use crate::engine::raw::syscall;
 use crate::engine::task::Task;
-use crate::engine::verdict::Verdict;
+use crate::engine::verdict::{Refusal, Verdict};
 use crate::semantics::{self, Kind};
 
-/// fchmodat2, which kernels have since 6.6.
-const FCHMODAT2: i64 = 452;
 const NO_NAME: &[u8] = b"\0";
-
-/// Returns the mode to pass to mknod.
-pub fn node(mode: u32) -> i64 {
-    i64::from(match semantics::is_device(mode) {
-        true => libc::S_IFSOCK | mode & 0o7777,
-        false => mode,
-    })
-}
 
 /// Refuses calls that need the device, or an open descriptor of an object that is not opened.
 pub fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
@@ -73,9 +64,9 @@ pub fn is_opened(op: &PlanOp, kind: Kind) -> bool {
 
 /// Binds a descriptor of the object that does not open it.
 pub fn open(task: &mut Task, op: &PlanOp, reason: u8) -> Result<(i64, Verdict), Refusal> {
-    let (directory, path) = call::name_of(task, op)?;
+    let (directory, path) = plain::name_of(task, op)?;
     let flags = libc::O_PATH | semantics::open_flags(op) & libc::O_NOFOLLOW;
-    let real = call::syscall(
+    let real = syscall(
         libc::SYS_openat,
         [directory, path, i64::from(flags), 0, 0, 0],
     );
@@ -102,20 +93,18 @@ pub fn change(task: &mut Task, op: &PlanOp, kind: Kind) -> Option<i64> {
             task.owner(op.arg as u32),
             task.owner((op.arg as u64 >> 32) as u32),
         );
-        return Some(call::syscall(
-            libc::SYS_fchownat,
-            [real, name, uid, gid, here, 0],
-        ));
+        return Some(syscall(libc::SYS_fchownat, [real, name, uid, gid, here, 0]));
     }
     let mode = i64::from(op.mode);
-    let ret = call::syscall(FCHMODAT2, [real, name, mode, here, 0, 0]);
+    // Kernels have it since 6.6.
+    let ret = syscall(FCHMODAT2, [real, name, mode, here, 0, 0]);
     if ret != -i64::from(libc::ENOSYS) {
         return Some(ret);
     }
     let path = task.context.schedule.plan.string(op.path);
     let path = task.context.confinement.path(path);
-    let registers = [path.as_ptr() as i64, mode, 0, 0, 0, 0];
-    Some(call::syscall(libc::SYS_chmod, registers))
+    let registers = [libc::AT_FDCWD.into(), path.as_ptr() as i64, mode, 0, 0, 0];
+    Some(syscall(libc::SYS_fchmodat, registers))
 }
 
 /// Returns the outcome of a call that met a stand-in; `None` if it is judged as any other.

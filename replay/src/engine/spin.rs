@@ -3,8 +3,9 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::engine::clock::now_ns;
 use crate::engine::cpus::Shares;
-use crate::engine::shared::{Atomic, now_ns};
+use crate::memory::shared::Atomic;
 
 /// Most timers of a sleeping CPU fire at most this late.
 const EARLY_NS: i64 = 60_000;

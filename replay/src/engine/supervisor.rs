@@ -10,20 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::engine::args;
-use crate::engine::call::last_errno;
+use crate::engine::clock::{epoch_less_monotonic_ns, now_ns};
 use crate::engine::cpus::{Meter, Shares};
+use crate::engine::futex::{futex_wait, futex_wake};
+use crate::engine::gate::state;
 use crate::engine::life;
 use crate::engine::mapped;
-use crate::engine::opened::SharedFiles;
 use crate::engine::outcomes::{Drain, Outcomes};
 use crate::engine::passing::Passing;
+use crate::engine::raw::last_errno;
 use crate::engine::realtime;
 use crate::engine::schedule::Schedule;
-use crate::engine::shared::{epoch_less_monotonic_ns, futex_wait, futex_wake, now_ns, state};
+use crate::engine::shared_files::SharedFiles;
 use crate::engine::task::{Context, Task};
 use crate::engine::watchdog::Watchdog;
-use crate::model::listings::Listings;
-use crate::model::passed::Pass;
+use crate::memory::shared;
+use crate::model::expect::listings::Listings;
+use crate::model::state::passed_on::Pass;
 use crate::pattern::{Content, Pattern};
 use crate::room::Room;
 use crate::sandbox::Confinement;
@@ -126,7 +129,7 @@ fn context(
     options: &Options,
 ) -> Result<&'static Context> {
     let longest_write = args::longest_write(schedule.plan.ops());
-    let buffer = crate::engine::shared::allocate_private(schedule.longest_read as usize)?;
+    let buffer = shared::allocate_private(schedule.longest_read as usize)?;
     // SAFETY: plain system calls.
     let (own_id, engine_pid) = unsafe { (libc::geteuid(), libc::getpid()) };
     Ok(Box::leak(Box::new(Context {
@@ -332,7 +335,7 @@ impl Supervisor {
             if pid <= 0 {
                 return;
             }
-            self.bury_process(pid as u32, &format!("status {status:#x}"));
+            self.give_up_process(pid as u32, &format!("status {status:#x}"));
         }
     }
 
@@ -343,11 +346,11 @@ impl Supervisor {
         let pids = alive.map(|gate| gate.pid.load(SeqCst));
         let gone: BTreeSet<u32> = pids.filter(|pid| *pid != 0 && is_gone(*pid)).collect();
         for pid in gone {
-            self.bury_process(pid, "status unknown");
+            self.give_up_process(pid, "status unknown");
         }
     }
 
-    fn bury_process(&mut self, pid: u32, status: &str) {
+    fn give_up_process(&mut self, pid: u32, status: &str) {
         let gates = self.context.schedule.gates;
         let dead = (0..gates.len() as u32).filter(|at| {
             let gate = &gates[*at as usize];
@@ -360,7 +363,7 @@ impl Supervisor {
             complain(&format!(
                 "spoolscope-replay: the task of thread {name} died ({status})"
             ));
-            life::bury(&self.context.schedule, thread);
+            life::mark_ended(&self.context.schedule, thread);
         }
     }
 

@@ -16,9 +16,9 @@ use spoolscope_traces::records::PlanOp;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::alarm::Alarm;
-use crate::engine::call::last_errno;
+use crate::engine::clock::now_ns;
+use crate::engine::raw::last_errno;
 use crate::engine::schedule::Rival;
-use crate::engine::shared::now_ns;
 use crate::engine::task::Task;
 use crate::semantics;
 
@@ -102,7 +102,7 @@ impl Task {
     }
 }
 
-/// Gives up a lock that was just granted; nothing was held before (`model/grants.rs`).
+/// Gives up a lock that was just granted; nothing was held before (`model/order/grants.rs`).
 fn give_back(number: c_long, mut r: [i64; 6]) {
     if number == libc::SYS_flock {
         r[1] = i64::from(libc::LOCK_UN);

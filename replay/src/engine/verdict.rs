@@ -9,6 +9,9 @@ use crate::semantics::{self, Kind};
 /// A verdict and its reason, as they are stored.
 pub type Verdict = (u8, u8);
 
+/// Reason why a call is not made.
+pub type Refusal = u8;
+
 const SAME: Verdict = (VERDICT_SAME, REASON_NONE);
 
 /// Type and size that a stat call returned.

@@ -5,8 +5,9 @@ use spoolscope_traces::records::{NONE, PlanOp};
 use spoolscope_traces::text::complain;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use crate::engine::clock::now_ns;
+use crate::engine::gate::{Gate, state};
 use crate::engine::schedule::Schedule;
-use crate::engine::shared::{Gate, now_ns, state};
 use crate::semantics::{self, Kind};
 
 const INTERVAL_NS: i64 = 200_000_000;
@@ -22,7 +23,7 @@ pub struct Watchdog {
     /// (progress, when it last changed) per thread.
     seen: Vec<(u32, i64)>,
     /// The calls that do not return were reported.
-    told: bool,
+    reported: bool,
 }
 
 impl Watchdog {
@@ -31,7 +32,7 @@ impl Watchdog {
             stall_ns,
             last_ns: 0,
             seen: Vec::new(),
-            told: false,
+            reported: false,
         }
     }
 
@@ -47,11 +48,11 @@ impl Watchdog {
             .filter(|(late_ns, _)| *late_ns > self.stall_ns)
             .collect();
         if overdue.is_empty() || !self.none_moves(schedule, now) {
-            self.told = false;
+            self.reported = false;
             return Ok(());
         }
         overdue.sort_unstable_by_key(|(late_ns, _)| -late_ns);
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.reported, true) {
             complain(&format!(
                 "spoolscope-replay: nothing moves: {}",
                 hung(schedule, &overdue, now)

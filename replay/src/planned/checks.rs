@@ -2,12 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::model::edges::Key;
-use crate::model::passed;
-use crate::model::reasons;
-use crate::model::state::{Thing, Tree};
+use crate::model::expect::tree::{Thing, Tree};
+use crate::model::order::keys::Key;
+use crate::model::order::reasons;
+use crate::model::state::passed_on;
 use crate::plan::{MAX_FD, MAX_XATTR, Plan, check_below};
-use crate::planned::{Edge, Rules, Start, Why, circles};
+use crate::planned::circles;
+use crate::planned::parts::{Edge, Rules, Start, Why};
 use spoolscope_traces::records::NONE;
 
 /// Refuses rules that name something that is not in the plan, or that cannot be kept.
@@ -18,7 +19,7 @@ pub fn rules(plan: &Plan, rules: &Rules) -> Result<()> {
         check_edge(plan, &streams, *edge)?;
     }
     ensure!(
-        rules.passes.len() <= passed::MOST,
+        rules.passes.len() <= passed_on::MOST,
         "too many descriptors passed"
     );
     ensure!(

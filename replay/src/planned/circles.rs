@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 
 use crate::engine::schedule::{edges_by_slot, streams};
 use crate::plan::Plan;
-use crate::planned::Edge;
+use crate::planned::parts::Edge;
 use crate::semantics::Kind;
 
 /// Returns one edge of each circle: without them all operations come to an end.

@@ -15,10 +15,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::slice;
 
-use crate::model::reasons::Reasons;
-use crate::model::state::Tree;
+use crate::model::expect::tree::Tree;
+use crate::model::order::reasons::Reasons;
 use crate::plan::Plan;
-use crate::planned::{Rules, Start, Walked, Why, checks};
+use crate::planned::checks;
+use crate::planned::parts::{Rules, Start, Why};
+use crate::planned::walked::Walked;
 
 const MAGIC: [u8; 8] = *b"SPOOLORD";
 /// Goes up whenever the encoding or the meaning of a section changes.
@@ -133,8 +135,9 @@ impl<'a> Stored<'a> {
     }
 
     fn get<T: DeserializeOwned>(&self, section: Section) -> Result<T> {
-        let told = || format!("order: {section:?} cannot be read");
-        let (value, rest) = postcard::take_from_bytes(self.bytes(section)?).with_context(told)?;
+        let refused = || format!("order: {section:?} cannot be read");
+        let (value, rest) =
+            postcard::take_from_bytes(self.bytes(section)?).with_context(refused)?;
         ensure!(rest.is_empty(), "order: more than {section:?}");
         Ok(value)
     }

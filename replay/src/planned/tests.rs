@@ -32,10 +32,29 @@ const RICH: &str = "
 
 fn stored(plan: &Plan) -> (Vec<u8>, Stored<'_>) {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    Walked::written(plan, file.reopen().expect("a file")).expect("room");
+    super::write(plan, file.reopen().expect("a file")).expect("room");
     let bytes = std::fs::read(file.path()).expect("a file");
     let stored = Stored::open(plan, file.path()).expect("its own order");
     (bytes, stored.expect("a file"))
+}
+
+#[test]
+fn the_same_plan_has_the_same_order_byte_for_byte() {
+    let made = (1..9).map(|at| format!("T{at} {at}0-{at}5 mkdir d1/{at} = 0"));
+    let listed = (1..9).flat_map(|at| {
+        let directory = format!("d{at} fd={at} ino=1{at}");
+        [
+            format!("tree d{at} mode=40755 ino=1{at} flags=1"),
+            format!("A {at}00-{at}05 openat d{at} ino=1{at} flags=200000 omode=40755 = {at}"),
+            format!("A {at}10-{at}15 getdents64 {directory} size=4096 = 0"),
+        ]
+    });
+    let script: Vec<String> = made.chain(listed).collect();
+    let plan = plan(&script.join("\n"));
+    let (bytes, first) = stored(&plan);
+    let rules = first.rules().expect("rules");
+    assert_eq!((rules.edges.len(), rules.listings.known.len()), (8, 8));
+    assert_eq!(stored(&plan).0, bytes);
 }
 
 /// Returns a value as serde encodes it: equal bytes mean equal values.
@@ -68,7 +87,7 @@ fn the_order_of_another_plan_is_refused() {
     let plan = plan(RICH);
     let other = crate::testing::plan("A 0-10 stat a = -2");
     let file = tempfile::NamedTempFile::new().expect("a file");
-    Walked::written(&plan, file.reopen().expect("a file")).expect("room");
+    super::write(&plan, file.reopen().expect("a file")).expect("room");
     let error = Stored::open(&other, file.path()).expect_err("another plan");
     let text = format!("{error:#}");
     assert!(

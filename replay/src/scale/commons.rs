@@ -3,9 +3,9 @@
 use foldhash::{HashSet, HashSetExt};
 use spoolscope_traces::records::{NONE, PlanOp};
 
-use crate::model::linear::Linear;
-use crate::model::names::parent_of;
-use crate::model::state::Tree;
+use crate::model::expect::tree::Tree;
+use crate::model::order::one_order::Linear;
+use crate::model::state::names::parent_of;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::touches::{self, Makes};
@@ -67,23 +67,23 @@ impl Commons {
     }
 
     /// Returns the target of a symlink in a copy, which leads from its new name to what it led to.
-    pub fn retold(&self, link: &[u8], target: &[u8], tag: &[u8]) -> Vec<u8> {
+    pub fn retargeted(&self, link: &[u8], target: &[u8], tag: &[u8]) -> Vec<u8> {
         let mut place: Vec<&[u8]> = parent_of(link).map_or(Vec::new(), |parent| split(parent));
-        let mut said: Vec<Vec<u8>> = Vec::new();
+        let mut parts: Vec<Vec<u8>> = Vec::new();
         for part in split(target) {
             match part {
-                b"" if said.is_empty() => return target.to_vec(), // absolute: it leads nowhere
-                b"" | b"." => said.push(part.to_vec()),
+                b"" if parts.is_empty() => return target.to_vec(), // absolute: it leads nowhere
+                b"" | b"." => parts.push(part.to_vec()),
                 b".." if place.pop().is_none() => return target.to_vec(),
-                b".." => said.push(part.to_vec()),
+                b".." => parts.push(part.to_vec()),
                 name => {
                     place.push(name);
                     let whole = self.renamed(&place.join(&b'/'), tag);
-                    said.extend(split(&whole).last().map(|name| name.to_vec()));
+                    parts.extend(split(&whole).last().map(|name| name.to_vec()));
                 }
             }
         }
-        said.join(&b'/')
+        parts.join(&b'/')
     }
 }
 

@@ -152,7 +152,7 @@ impl<'a> Copy<'a> {
             return NONE;
         }
         let name = self.plan.string(given);
-        draft.string(&self.common.retold(b"", name, &self.tag))
+        draft.string(&self.common.retargeted(b"", name, &self.tag))
     }
 
     fn ino(&mut self, ino: u64, fresh: &mut Fresh) -> u64 {
@@ -169,10 +169,12 @@ impl<'a> Copy<'a> {
             return NONE;
         }
         let text = self.plan.string(target);
-        let retold = self.common.retold(self.plan.string(link), text, &self.tag);
-        let longer = retold.len() as i64 - text.len() as i64;
+        let retargeted = self
+            .common
+            .retargeted(self.plan.string(link), text, &self.tag);
+        let longer = retargeted.len() as i64 - text.len() as i64;
         self.longer.insert(link, longer);
-        draft.string(&retold)
+        draft.string(&retargeted)
     }
 
     /// Returns a thread of the copy; it begins later, unless it was there at the start.

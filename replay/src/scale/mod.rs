@@ -12,11 +12,11 @@ mod tests;
 use anyhow::{Result, ensure};
 use foldhash::HashSet;
 use serde_json::{Value, json};
+use spoolscope_traces::error_code::{Code, Failure};
 use spoolscope_traces::records::NONE;
 
 use crate::assemble::Draft;
 use crate::plan::Plan;
-use crate::refusal::{Cause, Refusal};
 use crate::scale::commons::Commons;
 use crate::scale::copy::{Copy, Fresh};
 
@@ -38,7 +38,7 @@ pub fn scale(plan: &Plan, users: &HashSet<Vec<u8>>, phases_ns: &[i64]) -> Result
         Copy::new(plan, &common, tag, *late_ns, number as u32).add_to(&mut draft, &mut fresh);
     }
     draft.duration_ns = plan.duration_ns() + phases_ns.iter().max().unwrap_or(&0);
-    let told = json!({
+    let facts = json!({
         "users": n,
         "phases_ns": phases_ns,
         "common_directories": common.names.len(),
@@ -46,7 +46,7 @@ pub fn scale(plan: &Plan, users: &HashSet<Vec<u8>>, phases_ns: &[i64]) -> Result
         "bytes": draft.tree_bytes(),
         "duration_ns": draft.duration_ns,
     });
-    Ok((draft, told))
+    Ok((draft, facts))
 }
 
 fn check(plan: &Plan, n: usize, phases_ns: &[i64]) -> Result<()> {
@@ -60,9 +60,10 @@ fn check(plan: &Plan, n: usize, phases_ns: &[i64]) -> Result<()> {
         counts
             .iter()
             .all(|count| count.saturating_mul(n) < NONE as usize),
-        Refusal::new(
-            Cause::TooManyUsers,
-            format!("the plan is too large (--scale-users {n})")
+        Failure::new(
+            Code::TooManyUsers,
+            format!("the plan is too large (--scale-users {n})"),
+            "give fewer --scale-users"
         )
     );
     let last_ns = plan.ops().iter().map(|op| op.end_ns).max().unwrap_or(0);

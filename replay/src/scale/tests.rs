@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use super::scale;
-use crate::model::linear::Linear;
-use crate::model::state::Tree;
+use crate::model::expect::tree::Tree;
+use crate::model::order::one_order::Linear;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
 use crate::testing::plan;
@@ -225,6 +225,6 @@ fn impossible_times_and_sizes_are_refused() {
 fn files_that_no_disk_holds_do_not_take_negative_room() {
     let script = format!("tree u/a ino=3 size={}\nA 0-1 stat u/a = 0", i64::MAX / 2);
     let users = HashSet::from_iter([b"u".to_vec()]);
-    let (_, told) = scale(&plan(&script), &users, &[10, 20]).expect("room");
-    assert_eq!(told["bytes"], i64::MAX);
+    let (_, facts) = scale(&plan(&script), &users, &[10, 20]).expect("room");
+    assert_eq!(facts["bytes"], i64::MAX);
 }

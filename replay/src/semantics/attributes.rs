@@ -1,6 +1,6 @@
 //! Calls on extended attributes: their effects, and which attributes are replayed.
 
-use spoolscope_traces::calls::ids_of;
+use spoolscope_traces::calls::{self, ids_of};
 use spoolscope_traces::records::PlanOp;
 
 use crate::semantics::{Kind, kind};
@@ -13,13 +13,12 @@ pub enum XattrCall {
     Remove,
 }
 
-const REMOVING: [u16; 3] = ids_of(["removexattr", "lremovexattr", "fremovexattr"]);
-const NOT_FOLLOWING: [u16; 3] = ids_of(["lgetxattr", "lsetxattr", "lremovexattr"]);
+const NOT_FOLLOWING: [u16; 4] = ids_of(["lgetxattr", "lsetxattr", "lremovexattr", "llistxattr"]);
 
 pub fn xattr_call(op: &PlanOp) -> Option<XattrCall> {
     match kind(op) {
         Kind::GetXattr => Some(XattrCall::Get),
-        Kind::SetXattr if REMOVING.contains(&op.op) => Some(XattrCall::Remove),
+        Kind::SetXattr if !calls::takes(usize::from(op.op), "acl") => Some(XattrCall::Remove),
         Kind::SetXattr => Some(XattrCall::Set),
         _ => None,
     }

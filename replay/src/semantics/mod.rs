@@ -2,10 +2,11 @@
 
 mod attributes;
 mod failures;
+mod kind;
 mod named;
 
+use spoolscope_traces::calls;
 pub use spoolscope_traces::calls::id_of;
-use spoolscope_traces::calls::{self, ids_of};
 use spoolscope_traces::records::{
     NONE, PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PLAN_LEFT_OUT, PlanOp,
 };
@@ -16,169 +17,11 @@ pub use attributes::{
     xattr_call, xattr_role,
 };
 pub use failures::{machine_lacked, to_write, was_deadlock, was_denied, was_interrupted};
+pub use kind::{Kind, kind};
 pub use named::{base, end, has_second_path, is_empty_path, leads_through, leads_up, uses_path};
 
-/// Families of calls that the replayer treats alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Read,
-    Write,
-    Open,
-    Close,
-    CloseRange,
-    Dup,
-    Dup2,
-    Fcntl,
-    Flock,
-    Seek,
-    Sync,
-    SyncAll,
-    Truncate,
-    Ftruncate,
-    Fallocate,
-    Stat,
-    Fstat,
-    Access,
-    Readlink,
-    Statfs,
-    Getdents,
-    Rename,
-    Link,
-    Symlink,
-    Unlink,
-    Mkdir,
-    Rmdir,
-    Mknod,
-    Chmod,
-    Chown,
-    Touch,
-    GetXattr,
-    ListXattr,
-    SetXattr,
-    Map,
-    Unmap,
-    Msync,
-    Advise,
-    CopyRange,
-    Sendfile,
-    Splice,
-    /// The first descriptor gets the contents of the second.
-    Clone,
-    Chroot,
-    /// A successful one is `Exec`.
-    FailedExec,
-    Chdir,
-    Fchdir,
-    Umask,
-    /// Changes the user or group that files belong to and are reached by.
-    Identity,
-    Watch,
-    Unwatch,
-    Fork,
-    /// A call that is left out on purpose: the pause before it and the one after it remain.
-    LeftOut,
-    Exec,
-    Exit,
-    /// A mapped page is touched.
-    Fault,
-    Unsupported,
-}
-
-const fn kind_of_name(name: &[u8]) -> Kind {
-    match name {
-        b"read" | b"pread64" | b"readv" | b"preadv" | b"preadv2" => Kind::Read,
-        b"write" | b"pwrite64" | b"writev" | b"pwritev" | b"pwritev2" => Kind::Write,
-        b"open" | b"openat" | b"openat2" | b"creat" => Kind::Open,
-        b"close" => Kind::Close,
-        b"close_range" => Kind::CloseRange,
-        b"dup" => Kind::Dup,
-        b"dup2" | b"dup3" => Kind::Dup2,
-        b"fcntl" => Kind::Fcntl,
-        b"flock" => Kind::Flock,
-        b"lseek" => Kind::Seek,
-        b"fsync" | b"fdatasync" | b"sync_file_range" | b"syncfs" => Kind::Sync,
-        b"sync" => Kind::SyncAll,
-        b"truncate" => Kind::Truncate,
-        b"ftruncate" => Kind::Ftruncate,
-        b"fallocate" => Kind::Fallocate,
-        b"stat" | b"lstat" | b"newfstatat" | b"statx" => Kind::Stat,
-        b"fstat" => Kind::Fstat,
-        b"access" | b"faccessat" | b"faccessat2" => Kind::Access,
-        b"readlink" | b"readlinkat" => Kind::Readlink,
-        b"statfs" | b"fstatfs" => Kind::Statfs,
-        b"getdents" | b"getdents64" => Kind::Getdents,
-        b"rename" | b"renameat" | b"renameat2" => Kind::Rename,
-        b"link" | b"linkat" => Kind::Link,
-        b"symlink" | b"symlinkat" => Kind::Symlink,
-        b"unlink" | b"unlinkat" => Kind::Unlink,
-        b"mkdir" | b"mkdirat" => Kind::Mkdir,
-        b"rmdir" => Kind::Rmdir,
-        b"mknod" | b"mknodat" => Kind::Mknod,
-        b"chmod" | b"fchmod" | b"fchmodat" | b"fchmodat2" => Kind::Chmod,
-        b"chown" | b"lchown" | b"fchown" | b"fchownat" => Kind::Chown,
-        b"utime" | b"utimes" | b"futimesat" | b"utimensat" => Kind::Touch,
-        b"getxattr" | b"lgetxattr" | b"fgetxattr" => Kind::GetXattr,
-        b"listxattr" | b"llistxattr" | b"flistxattr" => Kind::ListXattr,
-        _ => kind_of_rare_name(name),
-    }
-}
-
-const fn kind_of_rare_name(name: &[u8]) -> Kind {
-    match name {
-        b"setxattr" | b"lsetxattr" | b"fsetxattr" => Kind::SetXattr,
-        b"removexattr" | b"lremovexattr" | b"fremovexattr" => Kind::SetXattr,
-        b"mmap" => Kind::Map,
-        b"munmap" => Kind::Unmap,
-        b"msync" => Kind::Msync,
-        b"fadvise64" | b"readahead" => Kind::Advise,
-        b"copy_file_range" => Kind::CopyRange,
-        b"sendfile" => Kind::Sendfile,
-        b"splice" => Kind::Splice,
-        b"ioctl" => Kind::Clone, // other recorded ioctls come as fcntl
-        b"chroot" => Kind::Chroot,
-        b"execve" | b"execveat" => Kind::FailedExec,
-        b"chdir" => Kind::Chdir,
-        b"fchdir" => Kind::Fchdir,
-        b"umask" => Kind::Umask,
-        b"setuid" | b"setreuid" | b"setresuid" | b"setfsuid" => Kind::Identity,
-        b"setgid" | b"setregid" | b"setresgid" | b"setfsgid" => Kind::Identity,
-        b"inotify_add_watch" => Kind::Watch,
-        b"inotify_rm_watch" => Kind::Unwatch,
-        _ => Kind::Unsupported,
-    }
-}
-
-/// More than there are ids of calls and pseudo operations.
-const IDS: usize = 1024;
-
-static KINDS: [Kind; IDS] = {
-    let mut kinds = [Kind::Unsupported; IDS];
-    let mut id = 0;
-    while id < calls::NAMES.len() {
-        kinds[id] = kind_of_name(calls::NAMES[id]);
-        id += 1;
-    }
-    kinds[PLAN_FORK as usize] = Kind::Fork;
-    kinds[PLAN_EXEC as usize] = Kind::Exec;
-    kinds[PLAN_EXIT as usize] = Kind::Exit;
-    kinds[PLAN_FAULT as usize] = Kind::Fault;
-    kinds[PLAN_LEFT_OUT as usize] = Kind::LeftOut;
-    kinds
-};
-
-const UNLINKAT: u16 = id_of("unlinkat");
 const STATX: u16 = id_of("statx");
 const CREAT: u16 = id_of("creat");
-const REMOVEDIR: u32 = libc::AT_REMOVEDIR as u32;
-
-/// The family of an operation, with unlinkat(AT_REMOVEDIR) counted as rmdir.
-pub fn kind(op: &PlanOp) -> Kind {
-    match KINDS.get(usize::from(op.op)) {
-        Some(Kind::Unlink) if op.op == UNLINKAT && op.flags & REMOVEDIR != 0 => Kind::Rmdir,
-        Some(kind) => *kind,
-        None => Kind::Unsupported,
-    }
-}
 
 /// The name of the call, or of the pseudo operation.
 pub fn name(op: &PlanOp) -> String {
@@ -285,21 +128,24 @@ pub fn fd_range(op: &PlanOp) -> (RangeInclusive<i32>, bool) {
 pub const READS_ON: i64 = 1;
 
 /// Calls that use the position of a descriptor.
-const POSITIONED: [u16; 8] = ids_of([
-    "read",
-    "write",
-    "readv",
-    "writev",
-    "lseek",
-    "getdents",
-    "getdents64",
-    "sendfile",
-]);
+const POSITIONED: [bool; calls::NAMES.len()] = {
+    let mut uses = [false; calls::NAMES.len()];
+    let mut id = 0;
+    while id < uses.len() {
+        uses[id] = match Kind::of_word(calls::KINDS[id]) {
+            Some(Kind::Read | Kind::Write) => !calls::takes(id, "offset"),
+            kind => matches!(kind, Some(Kind::Seek | Kind::Getdents | Kind::Sendfile)),
+        };
+        id += 1;
+    }
+    uses
+};
 
 /// Returns whether the call uses, or moves, the position of its descriptor.
 pub fn moves_position(op: &PlanOp) -> bool {
+    let uses = POSITIONED.get(usize::from(op.op)) == Some(&true);
     let elsewhere = kind(op) == Kind::Sendfile && op.offset >= 0;
-    op.ret >= 0 && POSITIONED.contains(&op.op) && !elsewhere
+    op.ret >= 0 && uses && !elsewhere
 }
 
 /// Returns whether the call fills a `struct statx`.
@@ -381,15 +227,13 @@ fn lock_role(op: &PlanOp, unlock: bool, shared: bool, blocks: bool) -> (Lock, bo
     }
 }
 
-const OF_GROUPS: [u16; 4] = ids_of(["setgid", "setregid", "setresgid", "setfsgid"]);
-
 /// Returns the user and the group of a thread after a call that may change one of them.
 pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {
     if op.ret < 0 || kind(op) != Kind::Identity {
         return (uid, gid);
     }
     let given = |id: u32, before| if id == u32::MAX { before } else { id };
-    match OF_GROUPS.contains(&op.op) {
+    match calls::takes(usize::from(op.op), "gid") {
         true => (uid, given((op.arg as u64 >> 32) as u32, gid)),
         false => (given(op.arg as u32, uid), gid),
     }

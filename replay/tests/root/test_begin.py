@@ -18,7 +18,7 @@ from spoolscope.replay.run import replay
 from spoolscope.replay.targets import SMALLEST_BYTES, prepared
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 REG, DIR = 0o100640, 0o040750
 MIB = 1 << 20
 

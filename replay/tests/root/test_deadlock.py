@@ -10,7 +10,7 @@ from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 PROGRAM = Path(__file__).with_name("deadlock.py")
 
 

@@ -53,7 +53,7 @@ def test_what_only_the_owner_may_is_denied_to_who_may_read_everything(mailbox, t
     script.call(10, 1, "openat", "alice/m", ret=EPERM, flags=NOATIME)
     script.call(10, 2, "openat", "alice/m", ret=3, flags=0, **file)
     script.call(10, 3, "chmod", "alice/m", ret=EPERM, mode=0o644)
-    script.call(10, 4, "chown", "alice/m", ret=EPERM, uid=0, gid=0)
+    script.call(10, 4, "chown", "alice/m", ret=EPERM, arg=0)
     script.call(10, 5, "chmod", "alice", ret=EPERM, mode=0o755)
     script.call(10, 6, "stat", "alice/m", **file)
     assert replayed(script, tmp_path) == []

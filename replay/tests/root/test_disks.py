@@ -1,10 +1,12 @@
 """Devices that may not be formatted: each refusal, with loop devices in the place of disks."""
 
+import fcntl
 import hashlib
+import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 MIB = 1 << 20
+LOOP_CTL_REMOVE = 0x4C81  # of <linux/loop.h>
 Loop = Callable[..., Path]
 
 
@@ -346,17 +349,31 @@ def test_a_link_that_has_changed(loop: Loop, tmp_path: Path) -> None:
         found.check_same()
 
 
-def test_another_disk_that_took_its_name(loop: Loop, tmp_path: Path) -> None:
-    device = loop()
+@pytest.fixture
+def own_number(require: Callable[..., None]) -> Iterator[Path]:
+    """Return a loop device of a number so high that no other program takes it when it is free."""
+    require("ext4")
+    number = 100_000 + os.getpid()
+    yield Path(f"/dev/loop{number}")
+    with Path("/dev/loop-control").open("rb") as control:
+        fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+
+
+def test_another_disk_that_took_its_name(own_number: Path, tmp_path: Path) -> None:
+    device = own_number
+    for name in ("one.img", "other.img"):
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, 64 * MIB)
+    run("losetup", device, tmp_path / "one.img")
     found = Device.at(device)
     run("losetup", "--detach", device)
-    (tmp_path / "other.img").touch()
-    with (tmp_path / "other.img").open("r+b") as file:
-        file.truncate(64 * MIB)
     run("losetup", device, tmp_path / "other.img")
-    device.write_bytes(b"mail")
-    with pytest.raises(SpoolscopeError, match=f"{device} has become another disk"):
-        wipe(found)
-    assert device.read_bytes()[:4] == b"mail"
-    with pytest.raises(SpoolscopeError, match=f"{device} has changed meanwhile"):
-        found.check_same()
+    try:
+        device.write_bytes(b"mail")
+        with pytest.raises(SpoolscopeError, match=f"{device} has become another disk"):
+            wipe(found)
+        assert device.read_bytes()[:4] == b"mail"
+        with pytest.raises(SpoolscopeError, match=f"{device} has changed meanwhile"):
+            found.check_same()
+    finally:
+        run("losetup", "--detach", device)

@@ -10,7 +10,7 @@ import pytest
 from spoolscope.replay.run import replay
 from spoolscope.traces.filesystems import FILESYSTEMS
 
-pytestmark = [pytest.mark.root]
+pytestmark = pytest.mark.root
 REG, DIR = 0o100640, 0o040750
 MIB = 1 << 20
 MAIL, MAILS = 64 << 10, 40

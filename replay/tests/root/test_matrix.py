@@ -13,7 +13,7 @@ import pytest
 from spoolscope.replay import mount_points
 from spoolscope.replay.run import replay
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 MAIN = [sys.executable, "-m", "spoolscope.cli.main"]
 DIR = 0o040750
 MATRIX = """

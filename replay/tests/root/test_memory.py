@@ -19,7 +19,15 @@ from spoolscope.traces.parquet import write_table
 pytestmark = pytest.mark.root
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 CALLS = 1_000_000
-STEPS = {"check and order": 8, "fixture": 8, "run (no calls made)": 32}
+STEPS = {
+    "check and order": 8,
+    "explain": 8,
+    "derive: a slice": 8,
+    "derive: some processes": 8,
+    "derive: twice the users": 8,
+    "fixture": 8,
+    "run (no calls made)": 32,
+}
 """Limit of MiB that the kernel cannot reclaim; with all in memory it was 54, 55 and 66."""
 
 SAMPLE = Path(__file__).parents[3] / "traces" / "samples" / "postfix-dovecot"

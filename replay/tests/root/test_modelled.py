@@ -14,7 +14,7 @@ SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
 
 def replayed(out: Path, *more: str) -> dict:
     words = [SPOOLSCOPE, "replay", SAMPLE, "--slice", "5s..5.3s", "--on", "ext4", "--pace", "afap"]
-    words += ["--no-record", "--no-life", "--quiet", "-o", out, *more]
+    words += ["--no-record", "--no-life", "--repeats", "0", "--quiet", "-o", out, *more]
     subprocess.run(words, check=True, capture_output=True)
     (run,) = json.loads((out / "replay.json").read_text())["runs"]
     return run

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.replay.calls import ELSEWHERE
 from spoolscope.replay.run import replay
 from spoolscope.tracers.session import Request, record
+from spoolscope.traces.constants import CALL_ELSEWHERE
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 HERE = Path(__file__).parent
 
 
@@ -53,6 +53,6 @@ def test_mounts_that_nobody_could_look_at_are_known_by_their_calls(spool, tmp_pa
     trace, _ = replayed(mount, tmp_path, ["sh", "-c", program])
     table = trace.table("syscalls").to_pydict()
     rows = zip(table["syscall"], table["flags_seen"], strict=True)
-    found = Counter(name for name, flags in rows if flags & ELSEWHERE)
+    found = Counter(name for name, flags in rows if flags & CALL_ELSEWHERE)
     made = json.loads(told.read_text())
     assert {name: found[name] for name in made} == made

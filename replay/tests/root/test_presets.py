@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spoolscope.replay import mount_points
 from spoolscope.replay.candidates import check, parse
 from spoolscope.replay.commands import carried_out, formatting
 from spoolscope.replay.lifetime import Lifetime
@@ -75,7 +76,11 @@ def check_xfs(candidate, place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", presets())
-def test_a_candidate_is_made_mounted_and_used_here(name: str, tmp_path: Path) -> None:
+def test_a_candidate_is_made_mounted_and_used_here(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another test's command could take the mount point as soon as it is free.
+    monkeypatch.setattr(mount_points, "RUN", tmp_path / "run")
     candidate = presets()[name]
     if why := why_not_here(candidate):
         with pytest.raises(SpoolscopeError, match=re.escape(why.reason)):

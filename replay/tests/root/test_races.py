@@ -105,14 +105,15 @@ def _only_logged(log: list[Race], calls: list[tuple[Any, ...]]) -> list[Race]:
     return found
 
 
+# Two processes in the wrong order make two results wrong: that may happen in one of three runs, as
+# one result in 50,000 may be wrong.
+@pytest.mark.trials(3, least=2)
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
 def test_the_recorded_process_wins_each_race(program, fstype, tmp_path, require):
     require("bpf")
     require(fstype)
     calls = wrong = swapped = races = seed = 0
-    # Two processes in the wrong order make two results wrong: more calls show if that is more than
-    # one in 50,000.
-    while calls < CALLS or (wrong > calls // CALLS and calls < 4 * CALLS):
+    while calls < CALLS:
         seed += 1
         recorded = run_races(program, fstype, tmp_path / str(seed), seed)
         (row,) = replay(recorded.trace, [fstype], tmp_path / f"out{seed}", pace="afap")
@@ -126,7 +127,7 @@ def test_the_recorded_process_wins_each_race(program, fstype, tmp_path, require)
             swapped += sum(said[2] != got[2] for said, got in pairs)
     lost = f"{wrong} wrong results in {calls} calls, {swapped} of {races} races"
     assert races > calls // 4, lost
-    assert swapped <= wrong <= calls // CALLS, lost
+    assert swapped <= wrong <= 1, lost
 
 
 def overtaken(ops: np.ndarray, outcomes: pa.Table) -> int:

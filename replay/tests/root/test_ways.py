@@ -29,8 +29,9 @@ def test_a_name_leads_where_it_led(spool, tmp_path):
     told = (Path(row["run"]) / "divergences.json").read_text()
     assert row["divergent"] == 0, told
     assert row["final_state"]["mismatched"] == 0, row["final_state"]
-    # The kernel refuses to remove a mount point, on any filesystem.
-    assert row["skipped"] <= 2, told
+    # The kernel refuses to remove a mount point, on any filesystem, and to make one that a slash
+    # follows in a way of its own.
+    assert row["skipped"] <= 4, told
     assert replayed(done.trace, row, tmp_path) == told_by_program(seen)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from spoolscope.replay.run import replay
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 MS = 1_000_000
 JOBS, APART_MS, FLUSH_MS = 6, 30, 100
 

@@ -154,8 +154,9 @@ def main(root: str, seen: str) -> None:
         base, directory = ((root + "/", at), ("./", at), (f"{case}/../", at))[number % 3]
         given = f"{base}{case}/{name}{end}"
         results.append((case, call, given, tried(CALLS[call], given, directory)))
-    # The root of a replay has no directory above it, so it has no name that a slash can follow.
-    for call, end in product(CALLS.keys() - OF_TWO, ("", "/.", "/./beside/..")):
+    # The root of a replay has no directory above it, so it has no name that a slash can follow:
+    # what only such a name shows is left out.
+    for call, end in product(CALLS.keys() - OF_TWO, ("", "/", "/.", "/./beside/..")):
         tried(CALLS[call], f"{root}{end}", at)
     inside = os.open("beside", os.O_RDONLY)
     for call in CALLS.keys() - OF_TWO:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from spoolscope.replay.differences import Types, known_differences
-from spoolscope.replay.divergences import causes, judge
+from spoolscope.replay.divergences import causes, judge, ties_of
+from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import DIVERGED, OF_FILESYSTEM, SAME, read_plan
 from spoolscope.replay.plan import build
 from spoolscope.traces.flat import DTYPES
@@ -33,7 +34,9 @@ def judged(script, tmp_path):
             at = row_of[call]
             outcomes["ret"][at], outcomes["reason"][at] = ret, reason
             outcomes["verdict"][at] = DIVERGED
-        found = judge(plan, outcomes, types)
+        file = tmp_path / "outcomes"
+        outcomes.tofile(file)
+        found = judge(plan, outcomes, types, ties_of(Engine(tmp_path / "plan"), outcomes, file))
         verdicts = {call: int(outcomes["verdict"][row_of[call]]) for call in wrong}
         return verdicts, causes(plan, outcomes, found, types, trace)
 

@@ -29,7 +29,7 @@ def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
         script.call(tid, 60_000, "stat", "x", ret=-2)
     process = engine(script, tmp_path, target, 4)
     process.send_signal(number)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=60) == 130
     assert _members(process.pid) == []
 
 
@@ -43,7 +43,7 @@ def test_an_ended_replay_keeps_what_was_done(script, tmp_path, target, number, s
     script.call(10, 60_000, "stat", "made", obj_mode=DIR)
     with begun(script, tmp_path, target) as process:
         send(process.pid, number)
-        _, told = process.communicate(timeout=10)
+        _, told = process.communicate(timeout=60)
     [kept] = (tmp_path / "out").glob("*/outcomes.*")
     assert "the replay was ended: interrupted" in told
     assert f"the 1 calls until then in {kept}" in told
@@ -70,9 +70,9 @@ def test_without_an_order_a_lock_is_not_kept_from_those_who_had_it_before(script
     script.call(10, 32, "close", "lock", base=0, fd=3, ino=5)
     script.call(11, 50, "openat", "lock", **opened)
     script.call(11, 51, "flock", "lock", **lock)
-    trace, began = script.write(tmp_path / "trace"), time.monotonic()
+    trace = script.write(tmp_path / "trace")
     (row,) = replay(trace, [f"dir:{target}"], tmp_path / "out", pace="afap", order="none")
-    assert time.monotonic() - began < 8  # a process without progress for 10 s is given up
+    assert row["makespan_ns"] < 8e9  # a process without progress for 10 s is given up
     assert (row["divergent"], row["orders_given_up"]) == (0, 0)
 
 
@@ -129,7 +129,7 @@ def begun(script, tmp_path: Path, target: Path) -> "subprocess.Popen[str]":
     words = [sys.executable, "-m", "spoolscope.cli.main", "replay", trace, "--on", f"dir:{target}",
              "--no-record", "--quiet", "-o", out]  # fmt: skip
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (target / "made").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
@@ -152,7 +152,7 @@ def engine(script, tmp_path: Path, target: Path, members: int) -> "subprocess.Po
     build(Trace.open(script.write(tmp_path / "trace")), plan_file)
     words = [find_binary("spoolscope-replay"), "run", plan_file, "--target", target]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(_members(process.pid)) < members and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(_members(process.pid)) == members
@@ -160,8 +160,8 @@ def engine(script, tmp_path: Path, target: Path, members: int) -> "subprocess.Po
 
 
 def ended(session: int) -> bool:
-    """Return whether all processes of a session end within 10 s."""
-    deadline = time.monotonic() + 10
+    """Return whether all processes of a session end within a minute."""
+    deadline = time.monotonic() + 60
     while (left := _members(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not left

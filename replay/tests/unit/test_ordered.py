@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spoolscope.replay.engine import Engine
+from spoolscope.replay.engine import SCARCE, Engine
 from spoolscope.replay.outcomes import read_outcomes, read_plan
 from spoolscope.replay.plan import build
 from spoolscope.replay.run import replay
@@ -104,3 +104,13 @@ def test_no_edge_is_lost_on_the_way(plan):
     counted = Engine(plan).order()["edges"]
     assert sum(Engine(plan).explain("resource", [])["edges"].values()) == counted
     assert len(read_plan(plan).ops) >= counted > 0
+
+
+def test_a_step_without_memory_says_what_it_lacks(tmp_path: Path, monkeypatch) -> None:
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -KILL $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr("spoolscope.replay.engine.find_binary", lambda _name: killed)
+    with pytest.raises(SpoolscopeError, match="status -9") as refused:
+        Engine(tmp_path / "plan").order()
+    assert refused.value.remedy == SCARCE

@@ -181,12 +181,13 @@ def test_record_locks_of_processes_conflict(script, tmp_path, target):
 
 def test_the_recorded_pace_is_kept(script, tmp_path, target):
     for number in range(10):
-        script.call(10 + number % 2, 20 * number, "stat", "x", ret=-2)
+        script.call(10 + number % 2, 200 * number, "stat", "x", ret=-2)
     row, out = run(script, tmp_path, target, pace="scaled=2")
     issued = pq.read_table(out / "outcomes.parquet").column("issue_ns").to_pylist()
-    assert all(at >= 10_000_000 * n for n, at in enumerate(issued))
-    assert row["lateness_p50_ns"] < 5_000_000
-    assert 90_000_000 <= row["makespan_ns"] < 200_000_000
+    assert all(at >= 100_000_000 * n for n, at in enumerate(issued))
+    # Half a pause, and the time that it took without the scale: both are far on a busy machine.
+    assert row["lateness_p50_ns"] < 50_000_000
+    assert 900_000_000 <= row["makespan_ns"] < 1_800_000_000
 
 
 def test_thinking_keeps_pauses_after_the_call_before(script, tmp_path, target):

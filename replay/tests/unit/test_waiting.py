@@ -83,7 +83,7 @@ def test_a_number_that_one_thread_has_needs_no_thread(script, tmp_path: Path) ->
     assert (found["call"]["tid"], found["call"]["seq"]) == (20, 1)
 
 
-REASONS_RS = Path(__file__).resolve().parents[2] / "src" / "model" / "reasons.rs"
+REASONS_RS = Path(__file__).resolve().parents[2] / "src" / "model" / "order" / "reasons.rs"
 
 
 def kinds() -> list[str]:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from spoolscope.replay import on_disk
 from spoolscope.replay.calls import SET_ACL
-from spoolscope.replay.columns import S_IFMT
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.outcomes import Plan, read_plan
+from spoolscope.traces.abi import S_IFMT
 from spoolscope.traces.flat import NONE
 
 _NAME = b"system.posix_acl_access"
@@ -37,15 +37,15 @@ def learn_modes(plan_file: Path) -> None:
     parts = list(on_disk.parts(len(plan.ops)))
     rows = np.concatenate([np.flatnonzero(_sets(plan, part)) + part.start for part in parts])
     inos = np.unique(plan.ops["ino"][rows])
-    told = np.concatenate([_tells(plan.ops[part], inos) + part.start for part in parts])
-    told = told[np.lexsort((told, plan.ops["ino"][told]))]
-    ino, start_ns = plan.ops["ino"][told], plan.ops["start_ns"][told]
+    showing = np.concatenate([_tells(plan.ops[part], inos) + part.start for part in parts])
+    showing = showing[np.lexsort((showing, plan.ops["ino"][showing]))]
+    ino, start_ns = plan.ops["ino"][showing], plan.ops["start_ns"][showing]
     for row in rows:
         op = plan.ops[row]
         first, past = np.searchsorted(ino, op["ino"]), np.searchsorted(ino, op["ino"], "right")
         after = first + int(np.searchsorted(start_ns[first:past], op["end_ns"]))
         if after < past:
-            plan.ops["mode"][row] = plan.ops["obj_mode"][told[after]]
+            plan.ops["mode"][row] = plan.ops["obj_mode"][showing[after]]
 
 
 def _sets(plan: Plan, part: slice) -> npt.NDArray[np.bool_]:

@@ -59,7 +59,7 @@ def check(storage: Storage, life: Lifetime) -> None:
         return
     said = (done.stdout + done.stderr).strip().splitlines()
     life.facts["check"] = {
-        "words": " ".join(words[:-1]),
+        "words": " ".join(word for word in words if word != str(storage.main)),
         "status": done.returncode,
         "clean": done.returncode == 0,
         "said": [] if done.returncode == 0 else said[-SAID_LINES:],

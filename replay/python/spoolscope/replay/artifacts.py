@@ -225,8 +225,8 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
     # In the form of a file, where tuples are lists.
     now = json.loads(json.dumps(_header(job, slots, [], seed)))
     # Headers of earlier versions lack some keys.
-    told = [key for key in now if key not in _MOVING and key in before]
-    differing = [key for key in told if now[key] != before[key]]
+    shared = [key for key in now if key not in _MOVING and key in before]
+    differing = [key for key in shared if now[key] != before[key]]
     if [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:
         differing.append("candidates")
     if differing:

@@ -4,15 +4,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.replay.columns import S_IFDIR, S_IFMT, Int, column, identity, numbers
+from spoolscope.replay.columns import Int, column, identity, numbers
 from spoolscope.replay.ops import BASE_ROOT, Ops, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives
+from spoolscope.traces.abi import S_IFDIR, S_IFMT, S_IFREG
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-S_IFREG = 0o100600
+NEW_FILE = S_IFREG | 0o600
 
 
 class Attached:
@@ -70,7 +71,7 @@ class Attached:
         ]
         entries["ino"], entries["target"] = identity(self._trace, table)[deleted][first], NONE
         modes = column(table, "obj_mode", 0)[deleted][first]
-        entries["mode"] = np.where(modes > 0, modes, S_IFREG)
+        entries["mode"] = np.where(modes > 0, modes, NEW_FILE)
         entries["size"] = np.maximum(column(table, "size", 0)[deleted][first], 0)
         return entries, entries["path"].astype(np.int64)[which]
 

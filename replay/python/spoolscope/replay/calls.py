@@ -15,12 +15,13 @@ from spoolscope.replay.ops import Ops, are, picked
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
 from spoolscope.replay.unmade import Asked
-from spoolscope.traces.calls import CALLS, MARKS
+from spoolscope.traces.abi import AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW
+from spoolscope.traces.calls import CALLS, MARKS, of_effect
+from spoolscope.traces.constants import CALL_ELSEWHERE, CALL_IN_FLIGHT
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-IN_FLIGHT, ELSEWHERE = 1 << 3, 1 << 9
-EXITING = ("exit", "exit_group")
+EXITING = of_effect("exits")
 # Calls processed at once.
 PIECE = 1 << 15
 # The highest descriptor that a plan may hold: MAX_FD of plan.rs.
@@ -33,7 +34,7 @@ _COLUMNS = (
     "mode", "cmd", "arg", "offset", "size", "ino", "obj_mode", "obj_size", "lock_type",
 )  # fmt: skip
 # Calls that write at the file position if they have no offset of their output.
-_PLACED = ("copy_file_range", "splice")
+_PLACED = tuple(name for name, call in CALLS.items() if call.position("at2") is not None)
 # Calls with an iovec. The recorder adds up at most 64 lengths: the size is at least the result.
 _IN_PIECES = tuple(name for name, call in CALLS.items() if call.position("iov") is not None)
 # Results that bind and mknod have for the same reasons; 0 is success.
@@ -43,7 +44,6 @@ _OF_NAMES = (
 )  # fmt: skip
 # Calls that may set an access ACL.
 SET_ACL = tuple(name for name, call in CALLS.items() if call.position("acl") is not None)
-_AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
 _PLAIN = ("fd", "fd2", "dirfd", "dirfd2", "flags", "mode", "cmd")
 
 
@@ -117,7 +117,7 @@ class Calls:
 
     def _kept(self, table: pa.Table, ops: Ops) -> npt.NDArray[np.bool_]:
         """Return which calls are replayed, and count the others."""
-        in_flight = column(table, "flags_seen", 0) & IN_FLIGHT > 0
+        in_flight = column(table, "flags_seen", 0) & CALL_IN_FLIGHT > 0
         in_flight &= ~are(ops["op"], EXITING)  # never return
         before = ops["end_ns"] <= 0  # the snapshot shows their effects
         before &= ~in_flight
@@ -125,7 +125,7 @@ class Calls:
         self.before_start += int(before.sum())
         self.in_flight += self._count(table, ops, in_flight)
         self.strangers += self._count(table, ops, strangers)
-        elsewhere = column(table, "flags_seen", 0) & ELSEWHERE > 0
+        elsewhere = column(table, "flags_seen", 0) & CALL_ELSEWHERE > 0
         elsewhere &= ~(in_flight | strangers | before)
         self.elsewhere += self._count(table, ops, elsewhere)
         kept: npt.NDArray[np.bool_] = ~(in_flight | strangers | before | elsewhere)
@@ -185,8 +185,8 @@ def _bind(ops: Ops, binds: npt.NDArray[np.bool_]) -> None:
 def _open_tree(ops: Ops, trees: npt.NDArray[np.bool_]) -> None:
     """Turn open_tree into openat: later calls use the directory, or the copy of its mount."""
     given = ops["flags"][trees]
-    ops["op"][trees] = np.where(given & _AT_EMPTY_PATH > 0, UNKNOWN, CALLS["openat"].id)
-    link = np.where(given & _AT_SYMLINK_NOFOLLOW > 0, os.O_NOFOLLOW, 0)
+    ops["op"][trees] = np.where(given & AT_EMPTY_PATH > 0, UNKNOWN, CALLS["openat"].id)
+    link = np.where(given & AT_SYMLINK_NOFOLLOW > 0, os.O_NOFOLLOW, 0)
     ops["flags"][trees] = os.O_PATH | given & os.O_CLOEXEC | link
 
 

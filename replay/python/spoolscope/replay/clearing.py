@@ -8,6 +8,7 @@ from spoolscope.replay import images
 from spoolscope.replay.device_uses import locked
 from spoolscope.replay.devices import Device
 from spoolscope.replay.nfs import stop_left
+from spoolscope.replay.pools import release_left
 from spoolscope.replay.signatures import foreign, signatures, wipe
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.mounts import mounts
@@ -28,6 +29,7 @@ def clear(place: Path) -> None:
         raise SpoolscopeError(
             f"{still[0]} cannot be unmounted", remedy=f"end what uses it: fuser -vm {still[0]}"
         )
+    release_left(_loops_below(place))
     for device in _loops_below(place):
         images.run("losetup", "--detach", device)
     try:

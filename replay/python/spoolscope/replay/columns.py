@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spoolscope.traces.abi import S_IFDIR, S_IFMT
 from spoolscope.traces.filesystems import SUBVOLUMES
 from spoolscope.traces.trace import Trace
 
 Int = npt.NDArray[np.int64]
-S_IFMT, S_IFDIR = 0o170000, 0o040000
 BTRFS_FIRST_FREE_OBJECTID = 256
 
 

@@ -14,6 +14,7 @@ from spoolscope.replay.candidate import Candidate
 from spoolscope.replay.layers import NFS, Command
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import DEVICE, FILESYSTEMS, Filesystem
+from spoolscope.traces.scratch import scratch
 
 BLOCK_BYTES = 4096
 """Size of the blocks in which filesystems.toml counts a journal."""
@@ -46,12 +47,12 @@ def formatting(
     made: list[Command] = []
     words = [*candidate.mkfs]
     if journal and kind.journal is not None:
-        told = _told(candidate, journal)
+        fields = _fields_of(candidate, journal)
         if kind.journal.format:
-            made.append((words[0], *label, *_filled(kind.journal.format, told)))
-        words += _filled(kind.journal.mkfs, told)
-    ends = [word.replace(DEVICE, device) for word in kind.ends]
-    return [*made, (*words, *label, *ends)]
+            made.append((words[0], *label, *_filled(kind.journal.format, fields)))
+        words += _filled(kind.journal.mkfs, fields)
+    made.append((*words, *label, *_on(device, kind.ends)))
+    return [*made, kind.release] if kind.release else made
 
 
 def mounting(
@@ -93,10 +94,15 @@ def mounting(
         ]
     options = candidate.mount_options
     if journal and kind.journal is not None and kind.journal.mount:
-        options = f"{_filled([kind.journal.mount], _told(candidate, journal))[0]},{options}"
+        options = f"{_filled([kind.journal.mount], _fields_of(candidate, journal))[0]},{options}"
     if loop:
         options = f"loop,{options}"
-    return [_mount(candidate, kind.mounts.replace(DEVICE, device), place, options)]
+    done = _mount(candidate, kind.mounts.replace(DEVICE, device), place, options)
+    return [_on(device, kind.attach), done] if kind.attach else [done]
+
+
+def _on(device: str, words: Sequence[str]) -> Command:
+    return tuple(word.replace(DEVICE, device) for word in words)
 
 
 def _mount(candidate: Candidate, source: str, place: PurePath, options: str = "") -> Command:
@@ -109,8 +115,8 @@ def checking(candidate: Candidate, device: str, journal: str = "") -> list[str]:
     kind = formatted(candidate)
     words = list(kind.fsck)
     if words and journal and kind.journal is not None:
-        words += _filled(kind.journal.fsck, _told(candidate, journal))
-    return [*words, device] if words else []
+        words += _filled(kind.journal.fsck, _fields_of(candidate, journal))
+    return [*_on(device, words), *([] if DEVICE in words else [device])] if words else []
 
 
 def formatted(candidate: Candidate) -> Filesystem:
@@ -118,13 +124,13 @@ def formatted(candidate: Candidate) -> Filesystem:
     return FILESYSTEMS[(candidate.below or candidate).fstype]
 
 
-def _told(candidate: Candidate, journal: str) -> dict[str, object]:
+def _fields_of(candidate: Candidate, journal: str) -> dict[str, object]:
     size = candidate.journal
     return {"journal": journal, "bytes": size, "blocks": size // BLOCK_BYTES}
 
 
-def _filled(words: Sequence[str], told: dict[str, object]) -> list[str]:
-    return [word.format_map(told) for word in words]
+def _filled(words: Sequence[str], fields: dict[str, object]) -> list[str]:
+    return [word.format_map(fields) for word in words]
 
 
 def carried_out(commands: Sequence[Command]) -> list[dict[str, Any]]:
@@ -165,11 +171,17 @@ def own_words(said: str) -> str:
 def _ended(words: Command) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": images.program_path(), "LC_ALL": "C"}
     # In an empty directory a word without a directory cannot name a file by mistake.
-    with tempfile.TemporaryDirectory(prefix="spoolscope-empty-") as empty:
+    with tempfile.TemporaryDirectory(dir=scratch()) as empty:
         return subprocess.run(
-            words, capture_output=True, text=True, errors="replace", env=env, check=False,
-            stdin=subprocess.DEVNULL, cwd=empty,
-        )  # fmt: skip
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=env,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            cwd=empty,
+        )
 
 
 def _run(words: Command) -> str:

@@ -3,8 +3,9 @@
 import errno
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from spoolscope.replay.differences import Answer, Difference, Types, difference_of
-from spoolscope.replay.opened import Openers
-from spoolscope.replay.ops import FORK
+from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import (
     BAD_FD,
     DIVERGED,
@@ -31,13 +31,6 @@ from spoolscope.traces.trace import Trace
 
 LISTED = 200
 SHOWN = 20
-BASE, BASE_CWD = 0xF, 2
-_TWO_NAMES = ("rename", "link")
-# Prefixes of the names of calls.
-_CHANGE_NAMES = (*_TWO_NAMES, "unlink", "mkdir", "rmdir", "symlink", "mknod", "creat", "open")
-_CHANGE_DIRECTORIES = ("rename", "mkdir", "rmdir", "symlink")
-_READ_DIRECTORIES = ("rename", "rmdir", "unlinkat", "getdents")
-Key = tuple[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,99 +47,67 @@ class Divergence:
     difference: Difference | None
 
 
-def judge(plan: Plan, outcomes: npt.NDArray[np.void], types: Types) -> list[Divergence]:
+@dataclass(frozen=True)
+class Ties:
+    """Ties of a divergence to other operations, by the order of the plan.
+
+    Attributes:
+        earlier: Divergences that it may follow from: they made, or should have made, what its
+            result depends on.
+        opened: The operation that opened its descriptor; None if none in the plan did.
+    """
+
+    earlier: tuple[int, ...]
+    opened: int | None
+
+
+def ties_of(engine: Engine, outcomes: npt.NDArray[np.void], outcomes_file: Path) -> dict[int, Ties]:
+    """Return the ties of each divergence in some outcomes, by operation.
+
+    Args:
+        engine: The replayer of the plan, which finds them.
+        outcomes: Outcomes of a run.
+        outcomes_file: The file that holds them.
+    """
+    if not len(judged(outcomes, DIVERGED)):
+        return {}
+    found = engine.follow(outcomes_file)["divergences"]
+    return {one["op"]: Ties(tuple(one["earlier"]), one["opened"]) for one in found}
+
+
+def judge(
+    plan: Plan, outcomes: npt.NDArray[np.void], types: Types, ties: Mapping[int, Ties]
+) -> list[Divergence]:
     """Find the first cause of every divergence, in the order in which the calls were made.
 
-    A divergence follows from an earlier one that used the same name, inode, open file, thread or
-    working directory, a directory above it, or names in a directory that it reads. If the
-    filesystem explains it or its first cause, its verdict in ``outcomes`` becomes
-    ``OF_FILESYSTEM``.
+    A divergence follows from the first of those that it is tied to. If the filesystem explains it
+    or its first cause, its verdict in ``outcomes`` becomes ``OF_FILESYSTEM``.
     """
     wrong = judged(outcomes, DIVERGED)
     wrong = wrong[np.argsort(outcomes["issue_ns"][wrong], kind="stable")]
-    objects = _Objects(plan)
-    first_at: dict[Key, int] = {}  # index of the first cause in ``found``
+    first_of: dict[int, int] = {}  # by operation, index of its first cause in ``found``
     found: list[Divergence] = []
     for here, at in enumerate(wrong.tolist()):
-        answer = objects.answer(at, int(outcomes["ret"][at]))
+        answer = _answer(plan, at, int(outcomes["ret"][at]), ties[at].opened)
         difference = difference_of(answer, types)
-        earlier = (first_at[key] for key in objects.depends(at) if key in first_at)
+        earlier = (first_of[other] for other in ties[at].earlier if other in first_of)
         first = here if difference else min(earlier, default=here)
         found.append(Divergence(at, at if first == here else found[first].at, difference))
         if difference or found[first].difference:
             outcomes["verdict"][at] = OF_FILESYSTEM
         # Refusals with different errors leave the same state.
         if not (difference and answer.recorded and answer.replayed):
-            for key in objects.touches(at):
-                first_at.setdefault(key, first)
+            first_of[at] = first
     return found
 
 
-class _Objects:
-    """Objects that a call depends on, and those whose state differs if the call diverged."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._ops = plan, plan.ops
-        self._openers = Openers(plan.ops, plan.threads)
-
-    def answer(self, at: int, ret: int) -> Answer:
-        """Return both results of an operation; ``ret`` is the replay's."""
-        op = self._ops[at]
-        second = self._plan.strings[int(op["path2"])] if op["path2"] != NONE else ""
-        opened = self._opener(op, "fd", at) if op["fd"] >= 0 else None
-        direct = opened is not None and int(self._ops[opened]["flags"]) & os.O_DIRECT > 0
-        recorded, replayed = max(-int(op["ret"]), 0), max(-ret, 0)
-        return Answer(op, recorded, replayed, len(second.encode()), direct)
-
-    def depends(self, at: int) -> Iterator[Key]:
-        """Yield the objects through which an earlier divergence may affect this call."""
-        op = self._ops[at]
-        yield from self._common(op, at)
-        process = self._openers.process[int(op["thread"])]
-        yield from (("task", int(op["thread"])), ("task", process))
-        if BASE_CWD in (op["base"] & BASE, op["base2"] & BASE):
-            yield "cwd", process
-        for name in self._names(op):
-            yield from (("below", above) for above in _above(name))
-            if call_name(op).startswith(_READ_DIRECTORIES):
-                yield "entries", name
-
-    def touches(self, at: int) -> Iterator[Key]:
-        """Yield the objects that later calls may find changed."""
-        op, call = self._ops[at], call_name(self._ops[at])
-        yield from self._common(op, at)
-        yield "file", at
-        if op["op"] == FORK and op["arg"] != NONE:
-            yield "task", int(op["arg"])
-        if call in ("chdir", "fchdir"):
-            yield "cwd", self._openers.process[int(op["thread"])]
-        for name in self._names(op) if call.startswith(_CHANGE_NAMES) else ():
-            yield "entries", name.rpartition("/")[0]
-            if call.startswith(_CHANGE_DIRECTORIES):
-                yield "below", name
-
-    def _common(self, op: np.void, at: int) -> Iterator[Key]:
-        if op["ino"]:
-            yield "ino", int(op["ino"])
-        yield from (("name", name) for name in self._names(op))
-        for which in ("fd", "fd2", "dirfd", "dirfd2"):
-            if op[which] < 0:
-                continue
-            opener = self._opener(op, which, at)
-            process = self._openers.process[int(op["thread"])]
-            yield ("file", opener) if opener is not None else ("start", (process, int(op[which])))
-
-    def _opener(self, op: np.void, which: str, at: int) -> int | None:
-        return self._openers.opener(int(op["thread"]), int(op[which]), at)
-
-    def _names(self, op: np.void) -> list[str]:
-        paths = ("path", "path2") if call_name(op).startswith(_TWO_NAMES) else ("path",)
-        return [self._plan.strings[int(op[path])] for path in paths if op[path] != NONE]
-
-
-def _above(name: str) -> Iterator[str]:
-    while name := name.rpartition("/")[0]:
-        yield name
+def _answer(plan: Plan, at: int, ret: int, opened: int | None) -> Answer:
+    """Return both results of an operation; ``ret`` is the replay's."""
+    op = plan.ops[at]
+    second = plan.strings[int(op["path2"])] if op["path2"] != NONE else ""
+    direct = opened is not None and int(plan.ops[opened]["flags"]) & os.O_DIRECT > 0
+    recorded, replayed = max(-int(op["ret"]), 0), max(-ret, 0)
+    return Answer(op, recorded, replayed, len(second.encode()), direct)
 
 
 def causes(

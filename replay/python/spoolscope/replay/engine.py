@@ -12,21 +12,20 @@ from typing import Any
 
 from spoolscope.replay.age import Age
 from spoolscope.replay.pace import Pace
+from spoolscope.traces import native_failures
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
+from spoolscope.traces.slices import Slice
 
 POLL_S = 0.25
 # Exit statuses of a command that a signal ended, as Python and as a shell report them.
 INTERRUPTED = {s for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM) for s in (-n, 128 + n)}
+REPORT = "record the trace again, or report this"
+# Arrays as long as a plan lie in files beside it; without room on that disk, in memory.
+SCARCE = "free memory, or space on the disk of --work or TMPDIR"
 # In these orders a call waits for: the calls on the same objects that explain its result; besides
 # these every call that had ended when it began; or nothing outside its thread.
 ORDERS = ("resource", "recorded", "none")
-# Remedies by exit status, see replay/src/refusal.rs.
-REMEDIES = {
-    4: "give a bigger target",
-    5: "give fewer --scale-users",
-    6: "give an empty directory",
-}
 
 
 @dataclass(frozen=True)
@@ -71,33 +70,38 @@ class Engine:
         """
         return self._json("order", str(self._plan))
 
-    def cut(self, out: Path, from_ns: int, to_ns: int | None) -> dict[str, Any]:
-        """Write the plan of the operations that take effect between two moments of this one."""
-        until = () if to_ns is None else ("--to-ns", str(to_ns))
-        since = ("--from-ns", str(from_ns))
-        return self._json("cut", str(self._plan), "--out", str(out), *since, *until)
-
-    def only(self, out: Path, chosen: Path) -> dict[str, Any]:
-        """Write the plan of chosen operations (a byte for each) and those they depend on."""
-        return self._json("only", str(self._plan), "--chosen", str(chosen), "--out", str(out))
-
-    def scale(self, out: Path, users: Path, phases_ns: Sequence[int]) -> dict[str, Any]:
-        """Write the plan with further copies of all users, each of which begins later.
+    def derive(
+        self,
+        part: Slice | None = None,
+        only: Sequence[str] = (),
+        users: Path | None = None,
+        phases_ns: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """Replace the plan by a part of it, or by one with more users; return facts of each step.
 
         Args:
-            out: The plan to write.
-            users: A file with their directories, separated by NUL.
+            part: Only operations that take effect in this part, since the plan's begin.
+            only: Of these, those of processes or on mailboxes, and what they depend on.
+            users: A file with directories of users, separated by NUL: each gets further copies.
             phases_ns: How long after the recording each copy begins.
         """
-        begun = (f"--phase-ns={ns}" for ns in phases_ns)
-        return self._json(
-            "scale", str(self._plan), "--users", str(users), "--out", str(out), *begun
-        )
+        words = [f"--only={word}" for word in only]
+        if part is not None:
+            words.append(f"--from-ns={part.from_ns}")
+            words += [] if part.to_ns is None else [f"--to-ns={part.to_ns}"]
+        if users is not None:
+            words.append(f"--users={users}")
+        words += [f"--phase-ns={ns}" for ns in phases_ns]
+        return self._json("derive", str(self._plan), *words)
 
     def explain(self, order: str, ops: Sequence[int]) -> dict[str, Any]:
         """Return edges by kind, and for some operations which ones they wait for, and why."""
         asked = (f"--op={op}" for op in ops)
         return self._json("explain", str(self._plan), "--order", order, *asked)
+
+    def follow(self, outcomes: Path) -> dict[str, Any]:
+        """Return the divergences of a run, each with the earlier ones that it may follow from."""
+        return self._json("follow", str(self._plan), "--outcomes", str(outcomes))
 
     def fixture(self, target: Path, age: Age | None = None) -> dict[str, Any]:
         """Build the tree that existed at start in an empty target, which may be aged first."""
@@ -110,10 +114,20 @@ class Engine:
 
     def _json(self, *words: str) -> dict[str, Any]:
         done = subprocess.run(
-            [str(self._binary), *self._content, *words], capture_output=True, text=True, check=False
+            [str(self._binary), *self._content, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=native_failures.environment(),
         )
         if done.returncode != 0:
-            raise _failure(done.returncode, done.stderr)
+            error = native_failures.of_process(
+                "spoolscope-replay",
+                done.returncode,
+                done.stderr,
+                remedy=SCARCE if done.returncode == -signal.SIGKILL else REPORT,
+            )
+            raise SpoolscopeError(f"replay refused: {error.message}", remedy=error.remedy)
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
@@ -206,10 +220,3 @@ def ended_early(summary: dict[str, Any], outcomes: Path) -> SpoolscopeError:
         f"the replay was ended: {summary['failed'] or 'interrupted'}",
         remedy=f"see what became of the {done:,} calls until then in {outcomes}",
     )
-
-
-def _failure(status: int, stderr: str) -> SpoolscopeError:
-    lines = [line for line in stderr.strip().splitlines() if line] or ["no message"]
-    text = lines[-1].removeprefix("spoolscope-replay: error: ")
-    remedy = REMEDIES.get(status, "record the trace again, or report this")
-    return SpoolscopeError(f"replay refused: {text}", remedy=remedy)

@@ -16,18 +16,16 @@ from spoolscope.replay.columns import column, have_subvolumes, identity, numbers
 from spoolscope.replay.ops import BASE_ROOT, FAULT, Ops, pseudo
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.threads import Lives, begin_ns
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.abi import F_OFD_SETLK, F_OFD_SETLKW, O_ACCMODE, O_RDWR, O_WRONLY, S_IFREG
+from spoolscope.traces.calls import CALLS, of_kind
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-S_IFREG = 0o100000
-F_OFD_SETLK, F_OFD_SETLKW = 37, 38
 WITHOUT_WAITING = {fcntl.F_SETLKW: fcntl.F_SETLK, F_OFD_SETLKW: F_OFD_SETLK}
 LOCK_COMMANDS = {*WITHOUT_WAITING, *WITHOUT_WAITING.values()}
-LOCKING = ("fcntl", "flock", "close")
+LOCKING = of_kind("fcntl", "flock", "close")
 FLOCKS = {True: fcntl.LOCK_EX, False: fcntl.LOCK_SH}
 LOCK_TYPES = {True: fcntl.F_WRLCK, False: fcntl.F_RDLCK}
-O_ACCMODE, O_WRONLY, O_RDWR = 3, 1, 2
 PROT_WRITE = 2
 MAP_SHARED, MAP_PRIVATE = 1, 2
 _NEEDED = (

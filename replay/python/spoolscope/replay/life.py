@@ -11,13 +11,13 @@ from spoolscope.replay.calls import EXITING
 from spoolscope.replay.columns import Int
 from spoolscope.replay.ops import BYTES, EXEC, EXIT, FORK, KINDS, Ops, picked, pseudo
 from spoolscope.replay.threads import Lives, execs, exits
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.calls import CALLS, of_effect
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
 _CAUSES = {
-    FORK: ("fork", "vfork", "clone", "clone3"),
-    EXEC: ("execve", "execveat"),
+    FORK: of_effect("forks"),
+    EXEC: of_effect("execs"),
     EXIT: EXITING,
 }
 # Event that each kind of operation causes; 0 is none.

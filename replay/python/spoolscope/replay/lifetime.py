@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.trace import Trace
 
 SECTOR = 512
@@ -24,6 +25,7 @@ KINDS = ("data", "metadata_awaited", "metadata_later")
 """Kinds of writes: metadata is REQ_META, awaited with REQ_SYNC (as journals and logs are)."""
 
 SAMPLE_S = 0.1
+POOLS = frozenset(kind.mounts for kind in FILESYSTEMS.values() if kind.release)
 _KERNEL_THREADS = 2
 """Process id of the parent of all kernel threads."""
 
@@ -113,6 +115,9 @@ class Lifetime:
     def by_kind(self, trace: Path, devices: Sequence[Path]) -> None:
         """Keep the bytes of each kind that a replay wrote, by the requests in its recording."""
         if not devices or not (trace / "meta.json").is_file():
+            return
+        if {spool["source"] for spool in Trace.open(trace).meta["spools"]} <= POOLS:
+            self.left_out("written_while_recorded", "a recorder does not know the disks of a pool")
             return
         if parts := [path for path in devices if not _has_requests(path)]:
             # Requests are recorded for whole disks, and below md and device-mapper.

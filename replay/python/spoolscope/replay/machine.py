@@ -18,10 +18,10 @@ def guest_facts() -> dict[str, Any] | None:
     None is returned if this is no such machine.
     """
     try:
-        told: dict[str, Any] = json.loads(FACTS.read_text())
+        measured: dict[str, Any] = json.loads(FACTS.read_text())
     except FileNotFoundError:
         return None
-    return told
+    return measured
 
 
 def slowness() -> float:

@@ -1,9 +1,11 @@
 """An NFS server on this machine that runs only as long as a filesystem is exported."""
 
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spoolscope.replay import images
@@ -126,4 +128,16 @@ def _daemons() -> Iterator[None]:
             yield
         finally:
             with undisturbed():
-                begun.kill()
+                _end(begun)
+
+
+def _end(begun: subprocess.Popen[bytes]) -> None:
+    """Kill the programs, and wait until they are gone: the next server needs their ports."""
+    # The first process of the namespace is gone only after all others, and unshare waits for it.
+    place = Path(f"/proc/{begun.pid}/task/{begun.pid}/children")
+    first = place.read_text().split() if place.exists() else []
+    for pid in first:
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    if not first:
+        begun.kill()

@@ -13,7 +13,7 @@ from spoolscope.replay.aftermath import aftermath
 from spoolscope.replay.artifacts import digests_of, faults_of, result_of, write_json, write_row
 from spoolscope.replay.differences import Types
 from spoolscope.replay.disturbance import Watch
-from spoolscope.replay.divergences import causes, judge, shown
+from spoolscope.replay.divergences import causes, judge, shown, ties_of
 from spoolscope.replay.engine import Engine, ended_early, to_its_end
 from spoolscope.replay.fidelity import Conditions, fidelity, to_make
 from spoolscope.replay.images import filesystem_type
@@ -103,8 +103,9 @@ def run_once(
         show("checking and emptying it")
         aftermath(target, life, whole=job.whole_life)
     show("judging")
-    outcomes = read_outcomes(directory / "outcomes.bin")
-    wrong = judge(job.plan, outcomes, types)
+    file = directory / "outcomes.bin"
+    outcomes = read_outcomes(file)
+    wrong = judge(job.plan, outcomes, types, ties_of(engine, outcomes, file))
     caused = causes(job.plan, outcomes, wrong, types, job.trace)
     given = Conditions(job.pace, summary, int(state["mismatched"]), types.same, job.users)
     late = Late(len(outcomes), job.plan.place) if job.pace.has_schedule else None
@@ -114,7 +115,7 @@ def run_once(
         "replay": written_bytes(job.plan, outcomes),
     }
     write_parquet(job.plan, outcomes, directory / OUTCOMES_FILE, job.users, late)
-    (directory / "outcomes.bin").unlink()
+    file.unlink()
     write_json(directory / DIVERGENCES_FILE, encode(decode(Divergences, caused)))
     row: dict[str, Any] = encode(
         replace(

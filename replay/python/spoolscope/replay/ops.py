@@ -8,12 +8,14 @@ import numpy.typing as npt
 
 from spoolscope.replay.columns import Int
 from spoolscope.traces.calls import CALLS
+from spoolscope.traces.constants import PLAN_EXEC, PLAN_EXIT, PLAN_FAULT, PLAN_FORK, PLAN_LEFT_OUT
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW, NONE
 
 Ops = npt.NDArray[np.void]
 BYTES = np.dtype((np.void, DTYPES["plan_op"].itemsize))
 # Operations that are no calls.
-FORK, EXEC, EXIT, FAULT, LEFT_OUT = 1000, 1001, 1002, 1003, 1004
+FORK, EXEC, EXIT = PLAN_FORK, PLAN_EXEC, PLAN_EXIT
+FAULT, LEFT_OUT = PLAN_FAULT, PLAN_LEFT_OUT
 BASE_ROOT = 1
 # The ids of calls, and those above, are below this.
 KINDS = 1 << 10

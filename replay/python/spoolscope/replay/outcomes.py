@@ -13,30 +13,19 @@ import pyarrow.parquet as pq
 from spoolscope.replay import on_disk
 from spoolscope.replay.lateness import Lateness
 from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, LEFT_OUT, Ops, are
-from spoolscope.traces.calls import BY_ID
+from spoolscope.traces import constants
+from spoolscope.traces.calls import BY_ID, of_kind
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NO_CALL_ROW
 
 # The engine has the first four; the last is a divergence that the filesystem explains.
 VERDICTS = ("pending", "same", "diverged", "skipped", "of_filesystem")
-REASONS = (
-    "none",
-    "errno",
-    "bytes",
-    "value",
-    "bad_fd",
-    "not_a_file",
-    "unsupported",
-    "no_order",
-    "names",
-    "used_up",
-    "broken",
-    "around",
-    "stand_in",
+REASONS = tuple(
+    name.removeprefix("REASON_").lower() for name in vars(constants) if name.startswith("REASON_")
 )
 PENDING, SAME, DIVERGED, SKIPPED, OF_FILESYSTEM = range(5)
-BAD_FD = 4
-_WRITES = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "copy_file_range")
+BAD_FD = constants.REASON_BAD_FD
+_WRITES = of_kind("write", "copy_range")
 _LATE = ("late_by_target_ns", "late_by_machine_ns")
 _PSEUDO = {FORK: "fork", EXEC: "exec", EXIT: "exit", FAULT: "fault", LEFT_OUT: "left out"}
 

@@ -14,12 +14,15 @@ import pyarrow as pa
 from spoolscope.replay.columns import column, has_crossings
 from spoolscope.replay.ops import Ops
 from spoolscope.replay.strings import Strings
+from spoolscope.traces.abi import RENAME_EXCHANGE
+from spoolscope.traces.calls import of_effect
+from spoolscope.traces.constants import ENTRY_TYPE_ONLY
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
 _BESIDE = b"outside"
-_RENAMES, _LINKS = ("rename", "renameat", "renameat2"), ("link", "linkat")
-_DIRECTORY, _EXCHANGE, _TYPE_ONLY = 0o040755, 2, 2
+_RENAMES, _LINKS = of_effect("renames"), of_effect("links")
+_DIRECTORY = 0o040755
 
 
 class _Call(NamedTuple):
@@ -49,7 +52,7 @@ class Outside:
         self.entries = np.zeros(len(self._at_start), DTYPES["plan_entry"])
         self.entries["path"], self.entries["target"] = self._at_start, NONE
         # The calls show more about files (mode 0: unknown).
-        self.entries["mode"][:1], self.entries["flags"][:1] = _DIRECTORY, _TYPE_ONLY
+        self.entries["mode"][:1], self.entries["flags"][:1] = _DIRECTORY, ENTRY_TYPE_ONLY
 
     def _read(self, trace: Trace) -> None:
         at = 0
@@ -72,7 +75,7 @@ class Outside:
         member = "path" if comes else "path2"
         number = call.path_id if comes else call.path2_id
         renames = call.syscall in _RENAMES
-        exchanges = renames and bool((call.flags or 0) & _EXCHANGE)
+        exchanges = renames and bool((call.flags or 0) & RENAME_EXCHANGE)
         if not comes and not exchanges:
             self._times[number] = self._times.get(number, 0) + 1
         name = b"%s/%d.%d" % (_BESIDE, number, self._times.get(number, 0))

@@ -17,7 +17,7 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.acls import learn_modes, may_be_modes
 from spoolscope.replay.attached import Attached
 from spoolscope.replay.calls import Calls
-from spoolscope.replay.columns import S_IFMT, column, identity
+from spoolscope.replay.columns import column, identity
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
 from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
@@ -27,7 +27,8 @@ from spoolscope.replay.symlinks import Symlinks
 from spoolscope.replay.threads import Lives, late_ns, read_lives
 from spoolscope.replay.unmade import Asked
 from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.abi import S_IFMT
+from spoolscope.traces.calls import CALLS, of_kind
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NONE
@@ -37,7 +38,7 @@ VERSION = 5
 DIRECTORY = 0o040755
 LISTED, TYPE_ONLY = 1, 2
 _WRITES = tuple(name for name in CALLS if "write" in name)
-_COPIES = ("sendfile", "splice", "copy_file_range")
+_COPIES = of_kind("sendfile", "splice", "copy_range")
 
 
 @dataclass(frozen=True)

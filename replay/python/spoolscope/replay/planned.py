@@ -1,25 +1,22 @@
 """The plan of a replay: of a whole trace, or a part, for as many users as asked for."""
 
+import platform
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from spoolscope.replay.chosen import chosen
+from spoolscope.replay.chosen import nothing_of
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.ops import FAULT, LEFT_OUT
 from spoolscope.replay.outcomes import read_plan
 from spoolscope.replay.plan import PlanSummary, Show, build, written_bytes
-from spoolscope.replay.scaled import Scale, told, users
+from spoolscope.replay.scaled import Scale, facts_of, users
 from spoolscope.replay.threads import late_ns
 from spoolscope.replay.whatif import WhatIf, by_name
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.flat import NO_CALL_ROW
-from spoolscope.traces.slices import Slice
 from spoolscope.traces.trace import Trace
 
 
@@ -35,14 +32,17 @@ def plan(
         show: Called with the share that is done.
 
     Raises:
-        SpoolscopeError: the trace holds no call, or cannot be planned.
+        SpoolscopeError: the trace is of another architecture, holds no call, or cannot be planned.
     """
+    _check_architecture(trace)
     if what_if.part is not None:
         what_if.part.check_within(int(trace.meta["duration_ns"]))
     summary = build(trace, out, what_if, show)
-    part = what_if.since(late_ns(trace))
-    cut = None if part is None else _cut(out, part)
-    only = _only(out, what_if.only) if what_if.only else None
+    engine, part = Engine(out), what_if.since(late_ns(trace))
+    made = engine.derive(part, what_if.only) if part is not None or what_if.only else {}
+    if "nothing_of" in made:
+        raise nothing_of(made["nothing_of"], made["processes"])
+    cut, only, scaled = made.get("cut"), made.get("only"), None
     if cut is not None:
         summary = replace(
             summary,
@@ -51,11 +51,45 @@ def plan(
             tree_bytes=cut["bytes"],
         )
     if cut or only:
-        summary = _counted(replace(summary, before_start=0), out)
-    scaled = None
+        summary = replace(summary, before_start=0)
     if what_if.scale.users > 1:
-        summary, scaled = _scaled(summary, out, what_if.scale)
-    return summary, what_if.told(summary.left_out, cut, only, scaled)
+        summary, scaled = _scaled(summary, engine, what_if.scale)
+    if cut or only or scaled:
+        summary = _counted(summary, out)
+    return summary, what_if.entry(summary.left_out, cut, only, scaled)
+
+
+def _check_architecture(trace: Trace) -> None:
+    """Refuse a trace whose calls and flags of open are not those of this machine."""
+    here, there = platform.machine(), trace.meta.get("arch", "unknown")
+    if there not in (here, "unknown"):
+        raise SpoolscopeError(
+            f"trace {trace.path} is of {there}, whose calls and flags are not those of {here}",
+            remedy=f"replay it on a machine with {there}",
+        )
+
+
+def _scaled(
+    summary: PlanSummary, engine: Engine, scale: Scale
+) -> tuple[PlanSummary, dict[str, Any]]:
+    """Add copies of its users to a plan; return its summary, and facts of these."""
+    listed, mailboxes = summary.path.with_suffix(".users"), users(read_plan(summary.path))
+    try:
+        write_file(listed, b"\0".join(mailboxes))
+        made = engine.derive(users=listed, phases_ns=scale.phases_ns(summary.duration_ns))
+    finally:
+        listed.unlink(missing_ok=True)
+    facts = facts_of({**made["scale"], "mailboxes": len(mailboxes)}, summary.duration_ns)
+    summary = replace(
+        summary,
+        in_flight=summary.in_flight * scale.users,
+        strangers=summary.strangers * scale.users,
+        elsewhere=summary.elsewhere * scale.users,
+        held_skipped=summary.held_skipped * scale.users,
+        duration_ns=facts["duration_ns"],
+        tree_bytes=facts["bytes"],
+    )
+    return summary, facts
 
 
 def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
@@ -72,58 +106,3 @@ def _counted(summary: PlanSummary, plan_file: Path) -> PlanSummary:
         left_out=by_name(Counter(gone.tolist())),
         written_bytes=written_bytes(made.ops),
     )
-
-
-def _cut(plan_file: Path, part: Slice) -> dict[str, Any]:
-    """Replace a plan by a part of it."""
-    with _replaced(plan_file) as whole:
-        return Engine(whole).cut(plan_file, part.from_ns, part.to_ns)
-
-
-def _only(plan_file: Path, only: Sequence[str]) -> dict[str, Any]:
-    """Replace a plan by the chosen calls and those that they depend on."""
-    with _replaced(plan_file) as whole:
-        mask = plan_file.with_suffix(".chosen")
-        try:
-            write_file(mask, chosen(read_plan(whole), only).astype(np.uint8).tobytes())
-            return Engine(whole).only(plan_file, mask)
-        finally:
-            mask.unlink(missing_ok=True)
-
-
-def _scaled(
-    summary: PlanSummary, plan_file: Path, scale: Scale
-) -> tuple[PlanSummary, dict[str, Any]]:
-    """Replace a plan by one with copies of its users; return its summary, and facts of these."""
-    with _replaced(plan_file) as whole:
-        listed, mailboxes = plan_file.with_suffix(".users"), users(read_plan(whole))
-        try:
-            write_file(listed, b"\0".join(mailboxes))
-            phases = scale.phases_ns(summary.duration_ns)
-            found = Engine(whole).scale(plan_file, listed, phases)
-        finally:
-            listed.unlink(missing_ok=True)
-    found = told({**found, "mailboxes": len(mailboxes)}, summary.duration_ns)
-    counted = _counted(
-        replace(
-            summary,
-            in_flight=summary.in_flight * scale.users,
-            strangers=summary.strangers * scale.users,
-            elsewhere=summary.elsewhere * scale.users,
-            held_skipped=summary.held_skipped * scale.users,
-            duration_ns=summary.duration_ns + max(phases),
-            tree_bytes=found["bytes"],
-        ),
-        plan_file,
-    )
-    return counted, found
-
-
-@contextmanager
-def _replaced(plan_file: Path) -> Iterator[Path]:
-    """Rename the plan while the block makes a new one from it; the old one is then removed."""
-    whole = plan_file.rename(plan_file.with_suffix(".whole"))
-    try:
-        yield whole
-    finally:
-        whole.unlink()

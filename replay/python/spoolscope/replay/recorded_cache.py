@@ -21,17 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.replay import on_disk
-from spoolscope.replay.columns import S_IFMT, Int, column
+from spoolscope.replay.columns import Int, column
 from spoolscope.replay.ops import FAULT, Ops, are
 from spoolscope.replay.outcomes import Plan
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.abi import S_IFMT
+from spoolscope.traces.calls import of_kind
 from spoolscope.traces.flat import NO_CALL_ROW, NONE
 from spoolscope.traces.trace import Trace
 
-_DATA = tuple(
-    name for name in CALLS if "read" in name and "link" not in name and name != "readahead"
-)
-_DATA += tuple(name for name in CALLS if "write" in name)
+_DATA = of_kind("read", "write")
 _PAGE = 4096
 _PIECE = 1 << 20
 # Without this program a trace does not show if a call waited.
@@ -71,10 +69,10 @@ class Cached:
 
 def memory_of(trace: Trace, plan: Plan) -> Memory:
     """Return the names and data that were in memory when the recording of a plan began."""
-    told = trace.meta.get("snapshot") or {
+    snapshot = trace.meta.get("snapshot") or {
         "kind": "full" if trace.meta.get("tree", True) else "none"
     }
-    whole = told["kind"] == "full"
+    whole = snapshot["kind"] == "full"
     programs = trace.meta.get("programs") or {}
     if _SEES_WAITS not in programs.get("attached", ()) or trace.meta.get("imported"):
         why = "the recording does not tell which calls waited"
@@ -119,8 +117,8 @@ def _waits(ops: Ops, waited: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     calls = ops["call"] != NO_CALL_ROW
     found = (ops["op"] == FAULT) & (ops["arg"] != 0)
     found[calls] = waited[ops["call"][calls].astype(np.int64)]
-    told: npt.NDArray[np.bool_] = found
-    return told
+    matches: npt.NDArray[np.bool_] = found
+    return matches
 
 
 def _data(plan: Plan, waited: npt.NDArray[np.bool_]) -> list[tuple[bytes, int, int]]:

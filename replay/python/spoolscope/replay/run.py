@@ -217,7 +217,7 @@ def _job(
     workers: str,
 ) -> tuple[Job, dict[str, Any]]:
     plan_file = scratch / "replay.plan"
-    summary, told = plan(trace, plan_file, what_if, lambda done: show(BUILDING, done))
+    summary, entry = plan(trace, plan_file, what_if, lambda done: show(BUILDING, done))
     if not summary.syscalls:
         raise SpoolscopeError(
             "no recorded call is in the part that is asked for",
@@ -242,7 +242,7 @@ def _job(
         recorder=recorder,
         begin=begin,
         rounds=rounds,
-        what_if=told,
+        what_if=entry,
         order=order,
         workers=pooled,
         memory=memory_of(trace, read) if begin.cache == RECORDED else None,

@@ -48,7 +48,7 @@ def users(plan: Plan) -> list[bytes]:
     return sorted(name.encode("latin-1") for name in found if name is not None)
 
 
-def told(scaled: dict[str, Any], recorded_ns: int) -> dict[str, Any]:
+def facts_of(scaled: dict[str, Any], recorded_ns: int) -> dict[str, Any]:
     """Return the replayer's facts of copies, and the time in which all of them are at work.
 
     Args:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from spoolscope.traces.files import write_file
 THIN_PART = 0.85
 """Share of a disk for a thin volume: the pool has its own metadata, and leaves some room."""
 
+RELEASE_TRIES, RETRY_S = 50, 0.2
 
 _STEP = 4 << 20  # sizes of logical volumes are multiples of it
 
@@ -39,21 +41,21 @@ def stacked(
     with ExitStack() as down:
         for number, name in enumerate(layers, 1):
             layer = LAYERS[name]
-            told = {
+            values = {
                 "name": f"spoolscope-{os.getpid()}-{number}",
                 "key": str(_key(place)),
                 "bytes": str(_whole(images.size_of(devices[0]) * THIN_PART)),
             }
             images.run("modprobe", layer.module)
-            undo = _filled(layer.undo, devices, told)
+            undo = _filled(layer.undo, devices, values)
             try:
-                said += carried_out(_filled(layer.make, devices, told))
+                said += carried_out(_filled(layer.make, devices, values))
             except BaseException:
                 with suppress(SpoolscopeError):  # not all of it was made
-                    _taken_down(undo)
+                    _taken_down(undo, tries=1)
                 raise
             down.callback(_taken_down, undo)
-            devices = [Path(layer.device.format_map(told))]
+            devices = [Path(layer.device.format_map(values))]
         yield devices[0]
 
 
@@ -73,14 +75,14 @@ def _whole(size: float) -> int:
 
 
 def _filled(
-    commands: Sequence[Command], devices: Sequence[Path], told: dict[str, str]
+    commands: Sequence[Command], devices: Sequence[Path], values: dict[str, str]
 ) -> list[Command]:
     """Return commands with values for words in braces; "{devices}" becomes a word for each."""
     filled: list[Command] = []
     for command in commands:
         words: list[str] = []
         for word in command:
-            words += map(str, devices) if word == "{devices}" else [word.format_map(told)]
+            words += map(str, devices) if word == "{devices}" else [word.format_map(values)]
         filled.append(tuple(words))
     return filled
 
@@ -93,13 +95,23 @@ def _key(place: Path) -> Path:
     return file
 
 
-def _taken_down(commands: Sequence[Command]) -> None:
+def _taken_down(commands: Sequence[Command], tries: int = RELEASE_TRIES) -> None:
     with undisturbed():
         for command in commands:
             try:
-                images.run(*command)
+                _run_when_free(command, tries)
             except SpoolscopeError as error:
                 raise SpoolscopeError(
                     f"a layer below the filesystem stays: {error}",
                     remedy=f"once nothing uses it: {' '.join(command)}",
                 ) from error
+
+
+def _run_when_free(command: Command, tries: int) -> None:
+    """Run a command; retry, as a device may stay open for a moment after its unmount."""
+    for _ in range(tries - 1):
+        with suppress(SpoolscopeError):
+            images.run(*command)
+            return
+        time.sleep(RETRY_S)
+    images.run(*command)

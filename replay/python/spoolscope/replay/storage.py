@@ -15,7 +15,9 @@ from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.layers import NFS, device_layers
 from spoolscope.replay.modelled import ModelledDisk, Player
 from spoolscope.replay.nfs import serving, withdraw
+from spoolscope.replay.pools import has_pool, release
 from spoolscope.replay.stack import disks_of, share_of, stacked
+from spoolscope.traces.errors import SpoolscopeError
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Storage:
         """
         if not self.candidate.model:
             return self
+        if has_pool(self.candidate):
+            raise SpoolscopeError(
+                f"{self.candidate.name} plays no device model: its pool has a loop device",
+                remedy="leave out the device model for it",
+            )
         made = player(self.main, self.main.parent, self.candidate.model)
         disk = until.enter_context(made)
         return replace(self, main=disk.path, disk=disk)
@@ -91,6 +98,7 @@ class Storage:
         images.unmount(place)
         if self.exported is not None:
             withdraw(self.exported)
+        release(self.candidate)
 
     def below(self, place: Path) -> Path:
         """Return the mount point of the filesystem on the devices, if the whole is at ``place``."""
@@ -152,10 +160,11 @@ def on_images(
         else:
             for image, size in zip(made, sizes, strict=True):
                 images.create(image, size)
+        pooled = _pooled(candidate, made[0]) if has_pool(candidate) else nullcontext(made[0])
         served = serving() if candidate.fstype in NFS else nullcontext()
         attached = _attached(made[1]) if made[1:] else nullcontext()
-        with served as exported, attached as journal:
-            yield Storage(candidate, made[0], journal, tuple(made), copied, exported=exported)
+        with pooled as main, served as exported, attached as journal:
+            yield Storage(candidate, main, journal, tuple(made), copied, exported=exported)
     finally:
         with undisturbed():
             shutil.rmtree(place, ignore_errors=True)
@@ -178,6 +187,17 @@ def _on_layers(candidate: Candidate, work: Path, size_bytes: int) -> Iterator[St
     finally:
         with undisturbed():
             shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _pooled(candidate: Candidate, image: Path) -> Iterator[Path]:
+    """Yield a loop device of an image for a pool, which lets it go in every way out."""
+    with _attached(image) as device:
+        try:
+            yield device
+        finally:
+            with undisturbed():
+                release(candidate)
 
 
 def _copies(kept: Path) -> tuple[Path, Path]:

@@ -7,43 +7,56 @@ symlinks lead elsewhere in a replay. So a call is planned by the name without sy
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from stat import S_IFLNK
 
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.replay import told_links
+from spoolscope.replay import seen_links
 from spoolscope.replay.calls import Calls
 from spoolscope.replay.columns import are_several, column
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.walking import END_SLASH, Lookup, Walked, end_of, walk
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.abi import (
+    AT_REMOVEDIR,
+    AT_SYMLINK_FOLLOW,
+    AT_SYMLINK_NOFOLLOW,
+    O_CREAT,
+    O_EXCL,
+    O_NOFOLLOW,
+    RENAME_EXCHANGE,
+    S_IFLNK,
+    S_IFMT,
+)
+from spoolscope.traces.calls import CALLS, of_effect, of_kind
 from spoolscope.traces.flat import NONE
 from spoolscope.traces.text import decoded
 from spoolscope.traces.trace import Trace
 
-_MAKE = ("symlink", "symlinkat")
-_REMOVE = ("unlink", "unlinkat")
-_RENAME = ("rename", "renameat", "renameat2")
-_LINK = ("link", "linkat")
-_OPEN = ("open", "openat", "openat2")
-_STAT = ("lstat", "newfstatat", "statx")
-# These calls work on a symlink itself.
+_MAKE, _REMOVE, _RENAME = of_kind("symlink"), of_kind("unlink"), of_kind("rename")
+_LINK, _OPEN, _STAT = of_kind("link"), of_kind("open"), of_kind("stat")
+# These calls work on a symlink itself even if a slash follows its name.
+_ON_LAST = of_effect("makes", "removes", "renames")
+# These calls work on a symlink itself without AT_SYMLINK_FOLLOW.
+_NOT_WITH_FOLLOW = tuple(
+    name
+    for name, call in CALLS.items()
+    if "flags" in call.args and (name in _LINK or "handle" in call.args)
+)
+# These calls work on a symlink itself: those that other calls have a twin of that follows it, too.
 _ON_LINKS = (
-    *_MAKE, *_REMOVE, *_RENAME, *_LINK,
-    "lstat", "lchown", "readlink", "readlinkat", "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
-    "lgetxattr", "llistxattr", "lsetxattr", "lremovexattr",
-)  # fmt: skip
-# These calls do so even if a slash follows its name.
-_ON_LAST = (
-    *_MAKE, *_REMOVE, *_RENAME, "mkdir", "mkdirat", "mknod", "mknodat", "rmdir",
-)  # fmt: skip
-_IF_TOLD = (*_STAT, "fchownat", "fchmodat2", "utimensat", "faccessat2")
-S_IFMT = 0o170000
-AT_SYMLINK_NOFOLLOW, AT_SYMLINK_FOLLOW = 0x100, 0x400
-AT_REMOVEDIR, RENAME_EXCHANGE = 0x200, 2
-O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, 0o400000
+    *_ON_LAST,
+    *_LINK,
+    *_NOT_WITH_FOLLOW,
+    *of_kind("readlink"),
+    *(f"l{name}" for name, call in CALLS.items() if f"l{name}" in CALLS and "path" in call.args),
+)
+# These calls do so with AT_SYMLINK_NOFOLLOW.
+_ONLY_WITH_NOFOLLOW = tuple(
+    name
+    for name, call in CALLS.items()
+    if call.klass == "meta" and {"dirfd", "flags"} <= {*call.args}
+)
 # Limit of passes over the calls in search of renamed symlinks.
 PASSES = 20
 _TIMES = ("start_ns", "end_ns")
@@ -83,13 +96,13 @@ class Symlinks:
         self._known: dict[bytes, int] = {}
         self.followed = 0
         at_start = dict(_at_start(trace, strings))
-        links = told_links.told(trace, calls, strings)
+        links = seen_links.seen(trace, calls, strings)
         links = links[[strings.text(int(path)) not in at_start for path in links["path"]]]
         if len(links):
             names = {strings.text(int(path)) for path in links["path"]}
-            links = told_links.at_start(links, self._changes(calls, names), strings)
-        said = told_links.targets(links, strings)
-        self.entries = told_links.entries(links, said, strings)
+            links = seen_links.at_start(links, self._changes(calls, names), strings)
+        said = seen_links.targets(links, strings)
+        self.entries = seen_links.entries(links, said, strings)
         at_start |= said
         if at_start or calls.any_of(_MAKE):
             self._spans = self._found(calls, at_start)
@@ -300,9 +313,9 @@ def _follows(ops: Ops) -> npt.NDArray[np.bool_]:
     """Return which calls follow a symlink that they name."""
     kind, flags = ops["op"], ops["flags"]
     itself = are(kind, _ON_LINKS)
-    itself |= are(kind, _IF_TOLD) & (flags & AT_SYMLINK_NOFOLLOW > 0)
+    itself |= are(kind, _ONLY_WITH_NOFOLLOW) & (flags & AT_SYMLINK_NOFOLLOW > 0)
     new = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
-    itself &= ~((kind == CALLS["linkat"].id) & (flags & AT_SYMLINK_FOLLOW > 0))
+    itself &= ~(are(kind, _NOT_WITH_FOLLOW) & (flags & AT_SYMLINK_FOLLOW > 0))
     itself |= are(kind, _OPEN) & (new | (flags & O_NOFOLLOW > 0))
     seen = ops["obj_mode"] & S_IFMT
     # With a slash at its end a name is always followed; older traces do not have that slash.

@@ -64,7 +64,10 @@ class Target:
         if self.storage is None:
             return []
         journal = [self.storage.journal] if self.storage.journal else []
-        return block_devices(self.storage.below(self.mount)) + journal
+        found = block_devices(self.storage.below(self.mount))
+        if not found and self.storage.main.is_block_device():
+            found = [self.storage.main]  # a pool, whose name is all that the mount shows
+        return found + journal
 
     def cool(self, keep: Path | None = None, life: Lifetime | None = None) -> None:
         """Write everything back and forget it, so that the replay starts with cold caches.

@@ -96,13 +96,13 @@ class Calls:
         path, path2 = (
             None if op[name] == NONE else plan.strings[int(op[name])] for name in ("path", "path2")
         )
-        told = {"op": at, "syscall": call_name(op), "path": path, "path2": path2}
-        told["ret"] = int(op["ret"])
+        answer = {"op": at, "syscall": call_name(op), "path": path, "path2": path2}
+        answer["ret"] = int(op["ret"])
         if row == NO_CALL_ROW:
-            return told | {"recorded": False}
+            return answer | {"recorded": False}
         known = {name: self.rows[name][row].as_py() for name in ("pid", "tid", "seq", "comm")}
         at_ns = self.rows["ts_ns"][row].as_py() - int(self.trace.meta["start_ns"])
-        return told | {"recorded": True, "at_ns": at_ns, **known}
+        return answer | {"recorded": True, "at_ns": at_ns, **known}
 
 
 def explain(
@@ -132,11 +132,11 @@ def explain(
             remedy="see what 'spoolscope plan' leaves out, and why",
             exit_code=USAGE,
         )
-    told = engine.explain(order, asked.tolist())["explained"]
-    return [_in_words(calls, plan, one) for one in told]
+    answer = engine.explain(order, asked.tolist())["explained"]
+    return [_in_words(calls, plan, one) for one in answer]
 
 
-def _in_words(calls: Calls, plan: Plan, told: dict[str, Any]) -> dict[str, Any]:
+def _in_words(calls: Calls, plan: Plan, answer: dict[str, Any]) -> dict[str, Any]:
     def listed(edges: Iterable[dict[str, Any]], other: str) -> list[dict[str, Any]]:
         found = [
             {"call": calls.describe(plan, edge[other]), **edge, "reason": reason(plan, edge)}
@@ -144,15 +144,15 @@ def _in_words(calls: Calls, plan: Plan, told: dict[str, Any]) -> dict[str, Any]:
         ]
         return sorted(found, key=lambda edge: edge["call"].get("at_ns", 0))
 
-    previous = told["previous"]
+    previous = answer["previous"]
     return {
-        "call": calls.describe(plan, told["op"]),
+        "call": calls.describe(plan, answer["op"]),
         "previous": None if previous is None else calls.describe(plan, previous),
-        "waits": listed(told["waits"], "before"),
-        "covered": listed(told["covered"], "before"),
-        "waited_by": listed(told["waited_by"], "op"),
-        "may_sleep": told["may_sleep"],
-        "unexplained": told["unexplained"],
+        "waits": listed(answer["waits"], "before"),
+        "covered": listed(answer["covered"], "before"),
+        "waited_by": listed(answer["waited_by"], "op"),
+        "may_sleep": answer["may_sleep"],
+        "unexplained": answer["unexplained"],
     }
 
 

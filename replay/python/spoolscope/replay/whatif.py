@@ -9,20 +9,14 @@ import numpy.typing as npt
 
 from spoolscope.replay.ops import are
 from spoolscope.replay.scaled import Scale, sentence
-from spoolscope.traces.calls import BY_ID, CALLS
+from spoolscope.traces.calls import BY_ID, CALLS, of_effect
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.slices import Slice, parse_slice, parse_time, time_text
 
 FSYNCS = ("fsync", "fdatasync")
 # These calls change nothing that another call finds: no name, no byte, no descriptor, no lock.
-HARMLESS = {
-    *(call.name for call in CALLS.values() if call.klass == "sync"),
-    *("msync", "fadvise64", "readahead"),
-    *("stat", "lstat", "fstat", "newfstatat", "statx", "statfs", "fstatfs"),
-    *("access", "faccessat", "faccessat2", "readlink", "readlinkat"),
-    *(call.name for call in CALLS.values() if call.name.endswith(("getxattr", "listxattr"))),
-}
+HARMLESS = set(of_effect("none"))
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class WhatIf:
         gone &= ops["call"] != NO_CALL_ROW
         return gone
 
-    def told(
+    def entry(
         self,
         left_out: Mapping[str, int],
         cut: Mapping[str, int] | None = None,

@@ -1,6 +1,8 @@
 """Machines on which a candidate can run: this one, or one that boots another kernel."""
 
+import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,11 @@ def why_not_here(candidate: Candidate) -> Refusal | None:
         return why
     if device_layers(candidate.layers) and (why := _no_layers(candidate.layers, elsewhere)):
         return why
+    if kind.release and not LAB.exists():
+        # A production host may have pools of its own, and a killed command would leave another.
+        return Refusal(f"{candidate.fstype} is set up in a lab VM only", elsewhere)
+    if kind.modules:
+        _load(candidate.fstype)
     if not can_mount(candidate.fstype):
         return Refusal(f"this kernel has no {candidate.fstype}", elsewhere)
     if candidate.below is not None:
@@ -49,15 +56,16 @@ def why_not_there(candidate: Candidate, series: str) -> Refusal | None:
     """
     if candidate.directory is not None:
         return None
-    if needed := FILESYSTEMS[candidate.fstype].needs:
-        return Refusal(f"it needs {needed}", "use another candidate")
+    kind = FILESYSTEMS[candidate.fstype]
+    if kind.needs:
+        return Refusal(f"it needs {kind.needs}", "use another candidate")
     known = {kernel for kind in FILESYSTEMS.values() for kernel in kind.kernels}
     if candidate.kernels and series in known and series not in candidate.kernels:
         return Refusal(
             f"Debian's kernel {series} has no {candidate.fstype}",
             f"use --vm {candidate.kernels[-1]}",
         )
-    return why_no_program(candidate)
+    return None if kind.modules else why_no_program(candidate)  # the machine brings its own
 
 
 def why_no_program(candidate: Candidate) -> Refusal | None:
@@ -69,6 +77,12 @@ def why_no_program(candidate: Candidate) -> Refusal | None:
             f"program {candidate.mkfs[0]} is missing", f"apt-get install {candidate.package}"
         )
     return None
+
+
+def _load(module: str) -> None:
+    """Load a module that a mount does not, as it has no alias for its filesystem."""
+    env = os.environ | {"PATH": images.program_path()}
+    subprocess.run(["modprobe", "--quiet", module], env=env, check=False, capture_output=True)
 
 
 def _no_server(elsewhere: str) -> Refusal | None:

@@ -23,7 +23,8 @@ import numpy as np
 from spoolscope.replay import on_disk
 from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, Ops
 from spoolscope.replay.outcomes import Plan, read_plan
-from spoolscope.traces.calls import CALLS
+from spoolscope.traces.abi import DUPLICATES
+from spoolscope.traces.calls import CALLS, of_effect, of_kind
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NONE
@@ -34,12 +35,16 @@ PAUSE_NS = 1_000_000
 # Pids from here on identify added threads of a plan: Linux gives lower ones to processes.
 _FIRST_PID = 1 << 22
 _TO_DIRFD = 3
-_DUPLICATES = (0, 1030)  # F_DUPFD, F_DUPFD_CLOEXEC
 _UNCHANGED = 0xFFFFFFFF
 _OPENS = frozenset(call.id for call in CALLS.values() if call.returns_fd)
-_TIES = frozenset(CALLS[name].id for name in ("fchdir", "chroot", "close_range"))
-_OF_GROUPS = frozenset(CALLS[f"set{kind}gid"].id for kind in ("", "re", "res", "fs"))
-_OF_USERS = frozenset(CALLS[f"set{kind}uid"].id for kind in ("", "re", "res", "fs"))
+_TIES = frozenset(CALLS[name].id for name in of_kind("fchdir", "chroot", "close_range"))
+_OF_GROUPS, _OF_USERS = (
+    frozenset(
+        CALLS[name].id for name in of_effect("becomes") if CALLS[name].position(word) is not None
+    )
+    for word in ("gid", "uid")
+)
+_DUP2 = frozenset(CALLS[name].id for name in of_kind("dup2"))
 _NEEDS = (
     *("start_ns", "end_ns", "op", "ret", "fd", "fd2", "dirfd", "dirfd2", "base", "base2", "cmd"),
     *("arg", "mode", "path"),
@@ -106,12 +111,12 @@ class Job:
         used = {op["fd"], op["fd2"]} - {-1}
         used |= {op["dirfd"]} if op["base"] == _TO_DIRFD else set()
         used |= {op["dirfd2"]} if op["base2"] == _TO_DIRFD else set()
-        used -= {op["fd2"]} if kind in (CALLS["dup2"].id, CALLS["dup3"].id) else set()
+        used -= {op["fd2"]} if kind in _DUP2 else set()
         self.tied |= kind in (FORK, EXEC, EXIT) or kind in _TIES
         self.tied |= bool(used - self.opened) or (kind == FAULT and not self.mapped)
         if op["ret"] < 0:
             return
-        if kind in _OPENS or (kind == CALLS["fcntl"].id and op["cmd"] in _DUPLICATES):
+        if kind in _OPENS or (kind == CALLS["fcntl"].id and op["cmd"] in DUPLICATES):
             self.opened.add(op["ret"])
         elif kind == CALLS["close"].id:
             self.opened.discard(op["fd"])

@@ -1,0 +1,161 @@
+//! Turns of operations where many competed for the same names.
+
+use crate::model::tests::order_tests::order;
+
+/// Returns whether `one` comes before `other`.
+fn comes_before(script: &str, one: u32, other: u32) -> bool {
+    let (order, unexplained) = order(script);
+    assert_eq!(unexplained, 0);
+    let place = |op| order.iter().position(|at| *at == op);
+    place(one) < place(other)
+}
+
+const MADE: &str = "flags=301 mode=600 omode=100600 osize=0 = 3";
+
+/// Returns whether a directory was moved after a file was made in it, as later calls `after` show.
+fn made_before_the_move(after: &str) -> bool {
+    made_before_the_move_with("n", after)
+}
+
+fn made_before_the_move_with(other: &str, after: &str) -> bool {
+    let look = |at| format!("B {at}-{at} stat box = -2\n");
+    let script = format!(
+        "A 0-1 mkdir box = 0
+         A 2-3 openat {other} ino=6 {MADE}
+         A 10-90 rename box trash = 0
+         C 20-400 open box/m ino=7 {MADE}
+         B 100-110 mkdir box = 0
+         D 300-390 rename box trash2 = 0
+         {}
+         {after}",
+        (500..600).map(look).collect::<String>()
+    );
+    comes_before(&script, 3, 2)
+}
+
+#[test]
+fn who_cannot_remove_a_moved_directory_tells_what_was_made_in_it() {
+    assert!(made_before_the_move("A 2000-2010 rmdir trash = -39"));
+    assert!(!made_before_the_move("A 2000-2010 rmdir trash2 = -39"));
+}
+
+#[test]
+fn who_removes_a_moved_directory_tells_what_was_not_made_in_it() {
+    assert!(!made_before_the_move("A 2000-2010 rmdir trash = 0"));
+    assert!(made_before_the_move("A 2000-2010 rmdir trash2 = 0"));
+}
+
+#[test]
+fn what_is_found_in_a_moved_directory_was_made_in_it() {
+    let emptied = |name| format!("A 2000-2010 unlink {name}/m ino=7 = 0");
+    assert!(made_before_the_move(&emptied("trash")));
+    assert!(!made_before_the_move(&emptied("trash2")));
+    let and_removed = "A 2000-2010 unlink trash/m = -2\n A 2020-2030 rmdir trash = 0";
+    assert!(!made_before_the_move(and_removed));
+}
+
+#[test]
+fn what_was_taken_out_of_a_moved_directory_does_not_fill_it() {
+    let made_before = |ret| {
+        let emptied = "A 2000-2010 unlink trash/n ino=6 = 0";
+        let after = format!("{emptied}\nA 2020-2030 rmdir trash = {ret}");
+        made_before_the_move_with("box/n", &after)
+    };
+    assert!(made_before(-39));
+    assert!(!made_before(0));
+}
+
+#[test]
+fn who_finds_a_number_that_was_given_again_finds_the_new_file() {
+    let script = format!(
+        "A 0-1 open tmp/a ino=7 {MADE}
+         B 4-5 open tmp/b ino=8 {MADE}
+         A 10-300 rename tmp/a hot = 0
+         B 20-400 rename tmp/b hot = 0
+         C 200-210 open tmp/c ino=7 {MADE}
+         C 220-350 rename tmp/c hot = 0
+         D 230-240 open hot flags=0 ino=7 omode=100600 osize=0 = 4"
+    );
+    assert!(comes_before(&script, 5, 6));
+}
+
+#[test]
+fn a_name_that_mattered_to_nobody_here_does_not_keep_a_number() {
+    // C, F and G remove files under names that their links did not reach.
+    let losers = [("C", 7), ("F", 8), ("G", 9)];
+    let lines =
+        |line: &dyn Fn(&str, u32) -> String| losers.map(|(loser, ino)| line(loser, ino)).join("\n");
+    let taken = |ino| {
+        format!(
+            "D {ino}0-{ino}1 open tmp/d{ino} ino={ino} {MADE}
+             D {ino}2-{ino}3 link tmp/d{ino} lock = 0
+             D {ino}4-{ino}5 unlink lock = 0"
+        )
+    };
+    let script = format!(
+        "A 0-1 open tmp/a ino=5 {MADE}
+         B 2-3 open tmp/b ino=6 {MADE}
+         {}
+         A 10-900 link tmp/a lock = 0
+         B 20-30 link tmp/b lock = 0
+         {}
+         B 40-50 unlink lock = 0
+         {}
+         {}
+         E 800-810 link tmp/e lock = -17
+         A 910-920 unlink lock = 0",
+        lines(&|who, ino| format!("{who} 4-5 open tmp/{who} ino={ino} {MADE}")),
+        lines(&|who, _| format!("{who} 25-35 link tmp/{who} lock = -17")),
+        lines(&|who, ino| format!("{who} 60-65 unlink tmp/{who} ino={ino} = 0")),
+        lines(&|_, ino| taken(ino)),
+    );
+    assert!(comes_before(&script, 21, 5));
+}
+
+#[test]
+fn who_comes_after_a_contest_and_lasts_long_may_tell_its_end() {
+    // B removes its own file, so A had removed its own before, though B's was found while A did.
+    let cycle = |at: u32| {
+        format!(
+            "D {at}00-{at}01 open tmp/d{at} ino={at} {MADE}
+             D {at}02-{at}03 rename tmp/d{at} hot = 0
+             D {at}04-{at}05 open hot flags=0 ino={at} omode=100600 osize=0 = 3
+             D {at}06-{at}07 unlink hot ino={at} = 0"
+        )
+    };
+    let script = format!(
+        "A 0-1 open tmp/a ino=5 {MADE}
+         B 2-3 open tmp/b ino=6 {MADE}
+         C 4-5 open tmp/c ino=7 {MADE}
+         A 10-20 rename tmp/a hot = 0
+         A 22-23 open hot flags=0 ino=5 omode=100600 osize=0 = 3
+         B 30-100 rename tmp/b hot = 0
+         A 40-110 unlink hot = 0
+         B 105-112 open hot flags=0 ino=6 omode=100600 osize=0 = 3
+         B 120-9999 unlink hot = 0
+         C 130-140 rename tmp/c hot = 0
+         C 150-160 open hot flags=0 ino=7 omode=100600 osize=0 = 3
+         C 170-180 unlink hot = 0
+         {}",
+        (10..120).map(cycle).collect::<Vec<_>>().join("\n")
+    );
+    assert!(comes_before(&script, 6, 5));
+}
+
+#[test]
+fn a_number_is_given_again_when_no_name_has_it() {
+    // E finds the file that A put there, so all are put in order before C has its file.
+    let script = format!(
+        "A 0-1 open tmp/a ino=7 {MADE}
+         B 4-5 open tmp/b ino=8 {MADE}
+         A 10-300 rename tmp/a hot = 0
+         B 20-400 rename tmp/b hot = 0
+         C 50-210 open tmp/c ino=7 {MADE}
+         E 60-70 stat x = -2
+         E 100-110 open hot flags=0 ino=7 omode=100600 osize=0 = 3
+         C 220-350 rename tmp/c hot = 0
+         D 230-240 open hot flags=0 ino=7 omode=100600 osize=0 = 4"
+    );
+    assert!(comes_before(&script, 3, 4));
+    assert!(comes_before(&script, 7, 8));
+}
