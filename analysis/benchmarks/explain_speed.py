@@ -1,24 +1,27 @@
-"""Calls per second of ``explain``: python analysis/benchmarks/explain_speed.py.
+"""Speed of ``explain`` and ``report``: python analysis/benchmarks/explain_speed.py.
 
-Writes a synthetic trace (vectorised, real schema) and times ``explain`` from Parquet to answer,
-best of three. Prints calls/s, by the clock and by CPU time, peak memory, and the ratio to the CPU
-time of a plain scan: DuckDB summing up the same columns, which is the least possible work. With a
-trace directory as argument, times that one (for long ones see multiply.py), only once if it is
-long.
+Runs both, each in a process of its own from its start to its answer, best of three, once if the
+trace is long. Prints seconds by the clock, CPU seconds (user and system, all threads), calls per
+CPU second, peak memory, and the ratio to the CPU time of a plain scan: DuckDB reading the columns
+that explain reads, and nothing else.
+
+The trace is synthetic (vectorised, real schema), a shipped sample so many times (--copies, see
+multiply.py), or one that is given.
 """
 
-import multiprocessing
-import resource
+import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from multiply import multiply
 
-from spoolscope.analysis.explain import explain
 from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import write_table
 from spoolscope.traces.schema import SCHEMA, TABLES
@@ -42,9 +45,10 @@ READ = {
 }  # fmt: skip
 """The columns that explain reads, of the tables that grow with the calls."""
 
+SAMPLE = Path(__file__).parents[2] / "traces/samples/postfix-dovecot"
 N_CALLS = 2_000_000
 ROUNDS = 3
-LONG = 20_000_000
+LONG = 5_000_000
 WAITS_PER_CALL = 0.15  # the mail mix blocks in 5 to 15 % of its calls
 N_COMMITS = 20_000
 N_THREADS = 200
@@ -122,50 +126,80 @@ def _pick(words: list[str], index: np.ndarray) -> pa.Array:
 
 
 def scan(path: Path) -> None:
-    """Read the columns, and nothing else."""
+    """Read the columns, and nothing else; max alone would be answered from statistics."""
     with Trace.open(path).connect() as con:
         for table, columns in READ.items():
-            seen = ", ".join(f"max({name})" for name in columns)
+            types = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE {table}").fetchall()}
+            sums = {"VARCHAR": "max", "BOOLEAN": "bool_or"}
+            seen = ", ".join(f"{sums.get(types[name], 'bit_xor')}({name})" for name in columns)
             con.execute(f"SELECT {seen} FROM {table}").fetchall()
 
 
-def cpu_s(work: Callable[[Path], object], path: Path) -> float:
-    """Return the least CPU seconds of some work in a few rounds."""
-    took = []
-    for _ in range(ROUNDS):
-        began = time.process_time()
-        work(path)
-        took.append(time.process_time() - began)
-    return min(took)
+SPOOLSCOPE = str(Path(sys.executable).with_name("spoolscope"))
+WORKS = {
+    "scan": (sys.executable, __file__, "{trace}", "--only", "scan"),
+    "explain": (SPOOLSCOPE, "explain", "{trace}", "--json", "--quiet"),
+    "report": (SPOOLSCOPE, "report", "{trace}", "-o", "{out}", "--force", "--quiet"),
+}
+"""Commands, of which the first is this program."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of a process: seconds by the clock and of CPUs, and peak memory."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+def cost(work: str, trace: Path, out: Path, rounds: int) -> Cost:
+    """Return the round with the least CPU time."""
+    command = [word.format(trace=trace, out=out) for word in WORKS[work]]
+    return min((_run(command) for _ in range(rounds)), key=lambda one: one.cpu_s)
+
+
+def _run(command: list[str]) -> Cost:
+    began = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)  # explain: not 0 if a sum is wrong
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {child.returncode}")
+    wall_s = time.perf_counter() - began
+    return Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def main() -> None:
-    """Time explain and print one line."""
+    """Time both and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace", type=Path, nargs="?")
+    parser.add_argument("--copies", type=int, help="Take the sample (or TRACE) so many times.")
+    parser.add_argument("--only", choices=tuple(WORKS), help="Do this alone.")
+    options = parser.parse_args()
+    if options.only == "scan":
+        scan(options.trace)
+        return
     with tempfile.TemporaryDirectory(prefix="spoolscope-bench-", dir="/var/tmp") as scratch:
-        path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(scratch)
-        if len(sys.argv) == 1:
-            # In another process, so that the peak of memory is that of explain.
-            writer = multiprocessing.Process(target=write_trace, args=(path, N_CALLS))
-            writer.start()
-            writer.join()
-        best = cpu = float("inf")
-        rounds = 0
-        while True:
-            began, spent = time.perf_counter(), time.process_time()
-            found = explain(path)
-            best = min(best, time.perf_counter() - began)
-            cpu = min(cpu, time.process_time() - spent)
-            rounds += 1
-            if rounds == ROUNDS or found.n_calls > LONG:
-                break
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        plain = cpu_s(scan, path)
-    print(
-        f"explain: {found.n_calls:,} calls in {best:.2f} s, "
-        f"{found.n_calls / best / 1e6:.2f} M calls/s, "
-        f"{found.n_calls / cpu / 1e6:.2f} M per CPU second, {cpu / plain:.1f} times a plain scan, "
-        f"sum error {found.split.sum_error_ns} ns, peak {memory:,.0f} MB"
-    )
+        trace, out = options.trace or SAMPLE, Path(scratch) / "report.html"
+        if options.copies:
+            source, trace = trace, Path(scratch) / "trace"
+            multiply(source, options.copies, trace, own_names=False)
+        elif options.trace is None:
+            trace = Path(scratch) / "trace"
+            trace.mkdir()
+            write_trace(trace, N_CALLS)
+        n = int(Trace.open(trace).meta["counts"]["syscalls"])
+        rounds = 1 if n > LONG else ROUNDS
+        plain = cost("scan", trace, out, rounds)
+        for work in [options.only] if options.only else WORKS:
+            one = plain if work == "scan" else cost(work, trace, out, rounds)
+            print(
+                f"{work}: {n:,} calls in {one.wall_s:.1f} s, {one.cpu_s:.2f} CPU seconds, "
+                f"{n / one.cpu_s / 1e6:.2f} M calls per CPU second, "
+                f"{one.cpu_s / plain.cpu_s:.1f} times a plain scan, peak {one.peak_mb:,.0f} MB",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

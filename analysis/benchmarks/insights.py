@@ -1,10 +1,11 @@
 """Accuracy of the rules of insights: precision and recall over scenarios.
 
-Writes INSIGHTS.md. The faults of ``spoolscope lab faults`` are injected under a real load and
-recorded (needs root, BPF and FUSE; ``--hand-made`` leaves them out); beside them are traces written
-by hand, two for each rule: one in which it must fire, one that only looks similar. ``--kept DIR``
+Writes INSIGHTS.md. The troubles of ``spoolscope lab troubles`` and the faults of ``spoolscope lab
+faults`` are brought about under a real load and recorded (needs root, BPF and FUSE; ``--hand-made``
+leaves them out); beside them are traces written by hand. Troubles and traces come in pairs for each
+rule: one in which it must fire, one that only looks similar. ``--kept DIR``
 has the results of an interrupted run, and gets those of this one; ``--seconds N`` is the length of
-each load (3); names of faults select these.
+each fault's load (3); names of faults or troubles select these.
 """
 
 import argparse
@@ -25,12 +26,15 @@ from spoolscope.analysis.wording import percent
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.private import enter, memory_directory
 from spoolscope.lab.suite import run
+from spoolscope.lab.trouble_runs import run_all, to_json
+from spoolscope.lab.troubles import TROUBLES
 from spoolscope.traces.errors import SpoolscopeError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "scenarios"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "traces" / "testing"))
 
 from insight_scenarios import PAIRS
-from trace_builder import TraceBuilder
+from spoolscope_testing.trace_builder import TraceBuilder
 
 TEXT = Path(__file__).parents[1] / "INSIGHTS.md"
 
@@ -72,15 +76,18 @@ ALSO: dict[str, set[str]] = {
 """Rules that may fire, too, as the load also has these problems."""
 
 
+TROUBLE, FAULT, HAND = "trouble", "fault", "hand"
+
+
 @dataclass(frozen=True)
 class Case:
-    """One scenario, real or made by hand: rules that must fire, that may, and that did."""
+    """One scenario of a group: rules that must fire, that may, and that did."""
 
     name: str
     must: frozenset[str]
     may: frozenset[str]
     fired: frozenset[str]
-    real: bool
+    group: str
 
 
 def by_hand() -> Iterator[Case]:
@@ -93,7 +100,26 @@ def by_hand() -> Iterator[Case]:
                 fired = {insight.kind for insight in explain(builder.write()).insights}
             must = {kind} if what == "fires" else set()
             yield Case(f"{kind}, {what}", frozenset(must), frozenset(fired - {kind}),
-                       frozenset(fired), real=False)  # fmt: skip
+                       frozenset(fired), group=HAND)  # fmt: skip
+
+
+def made(names: list[str], kept: Path) -> Iterator[Case]:
+    """Yield the troubles of the lab and what looks like them, each recorded."""
+    for kind in TROUBLES:
+        if names and kind not in names:
+            continue
+        file = kept / f"trouble-{kind}.json"
+        if not file.exists():
+            found, left_out = run_all([kind], lambda _what, _share: None)
+            for sentence in left_out:
+                print(sentence, file=sys.stderr)
+            if left_out:
+                continue
+            file.write_text(json.dumps([to_json(one) for one in found]))
+        for scene in json.loads(file.read_text()):
+            must, fired = frozenset() if scene["alike"] else frozenset({kind}), set(scene["fired"])
+            name = f"{kind}{', alike' if scene['alike'] else ''}: {scene['says']}"
+            yield Case(name, must, frozenset(fired - {kind}), frozenset(fired), TROUBLE)
 
 
 def injected(names: list[str], seconds: float, kept: Path) -> Iterator[Case]:
@@ -121,7 +147,7 @@ def case_of(name: str, fstype: str, fired: frozenset[str]) -> Case:
     # Too few CPUs of the machine are neither part of the scenario nor an error of the rule.
     may = may | {"too_few_cpus", "commit_without_cpu", "busy_cpu", "host_steal", "recorder_cost"}
     must = EXPECTED[name] & fired or EXPECTED[name] - {"dirty_limit"}
-    return Case(f"{name} on {fstype}", frozenset(must), frozenset(may - must), fired, real=True)
+    return Case(f"{name} on {fstype}", frozenset(must), frozenset(may - must), fired, FAULT)
 
 
 def table(cases: list[Case]) -> Iterator[str]:
@@ -148,8 +174,9 @@ def _row(name: str, right: int, missed: int, wrong: int) -> str:
 
 def page(cases: list[Case], seconds: float, command: str) -> str:
     """Return the Markdown page."""
-    real = [case for case in cases if case.real]
-    made = [case for case in cases if not case.real]
+    troubles, real, made = (
+        [case for case in cases if case.group == group] for group in (TROUBLE, FAULT, HAND)
+    )
     head = [
         "| rule | should fire | right | wrong | precision | recall |",
         "|---|---|---|---|---|---|",
@@ -167,6 +194,17 @@ def page(cases: list[Case], seconds: float, command: str) -> str:
         "is an upper bound. A trace written by hand says nothing of rules that it is not for.",
         "",
     ]
+    if troubles:
+        lines += [
+            *_recorded_sentence(troubles, real), "",
+            f"## Troubles made, and what looks like them ({len(troubles)} recordings)",
+            "",
+            "`spoolscope lab troubles`: each rule's trouble must make it fire, what looks like it "
+            "must not. Other rules that fired are named: most are true of the scene, too.",
+            "", *head, *table(troubles), "",
+            "| scene | must fire | fired besides | missed | wrong |", "|---|---|---|---|---|",
+            *(_case(case) for case in troubles), "",
+        ]  # fmt: skip
     if real:
         lines += [
             f"## Faults injected under a recorded load ({len(real)} recordings of {seconds:g} s)",
@@ -184,6 +222,17 @@ def page(cases: list[Case], seconds: float, command: str) -> str:
     return "\n".join(lines)
 
 
+def _recorded_sentence(troubles: list[Case], real: list[Case]) -> Iterator[str]:
+    """Yield how many rules rest on recordings, and which do not."""
+    proven = {kind for case in (*troubles, *real) for kind in case.must & case.fired}
+    rules = insight_rules()
+    rest = [rule.kind for rule in rules if rule.kind not in proven]
+    yield (
+        f"**{len(rules) - len(rest)} of {len(rules)} rules rest on recordings** in which their "
+        f"trouble was brought about; {', '.join(rest)} on traces written by hand only."
+    )
+
+
 def _case(case: Case) -> str:
     wrong = case.fired - case.must - case.may
     cells = (case.must, case.fired & case.may, case.must - case.fired, wrong)
@@ -193,7 +242,7 @@ def _case(case: Case) -> str:
 def main() -> None:
     """Run the scenarios and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", choices=[[], *FAULTS], metavar="FAULT")
+    parser.add_argument("names", nargs="*", choices=[[], *FAULTS, *TROUBLES], metavar="NAME")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--hand-made", action="store_true")
     parser.add_argument("--kept", type=Path)
@@ -205,6 +254,7 @@ def main() -> None:
         cases: list[Case] = []
         if not args.hand_made:
             enter(args.output)
+            cases += made(args.names, kept)
             cases += injected(args.names, args.seconds, kept)
         if not args.names:
             cases += by_hand()

@@ -4,12 +4,14 @@ At --scale 1 the spool has 1,000,000 Maildirs (each with cur, new and tmp) and o
 1,000,000 files. It is made on a fresh image, and a load is recorded there: deliveries and readings
 in Maildirs chosen at random, and listings of the large directory. The recording is then explained,
 planned, reported and replayed. Prints the wall time of each step and the peak memory of its largest
-process: all resident memory, and the part without a file behind it. Needs root.
+process: all resident memory, and the part without a file behind it; -o writes them as a page. Needs
+root.
 """
 
 import argparse
 import multiprocessing
 import os
+import platform
 import random
 import signal
 import subprocess
@@ -17,8 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,9 @@ BOXES_TOGETHER = 1000
 BIG = "archive"
 DELIVERERS, DELIVERIES, READINGS, LISTINGS = 4, 100, 100, 2
 MESSAGE = b"x" * 3000
+ONCE = "--no-life", "--repeats", "0"
+Row = tuple[str, str, str, str]
+"""Step; seconds, or a size; MiB that are resident; those of them that no file is behind."""
 POLL_S = 0.02
 SPOOLSCOPE = [sys.executable, "-c", "from spoolscope.cli.main import main; main()"]
 
@@ -39,6 +43,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=0.01)
     parser.add_argument("--on", action="append", help="candidate (ext4, xfs and btrfs)")
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="for images and traces")
+    parser.add_argument("-o", "--output", type=Path, help="page to write, in Markdown")
     parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)  # the recorded program
     options = parser.parse_args()
     boxes, files = round(BOXES * options.scale), round(FILES * options.scale)
@@ -46,54 +51,89 @@ def main() -> int:
         load(options.load, boxes)
         return 0
     print(f"{boxes:,} Maildirs, {files:,} files in one directory", flush=True)
+    page = [*_head(options.scale, boxes, files)]
     for candidate in options.on or ["ext4", "xfs", "btrfs"]:
         with tempfile.TemporaryDirectory(prefix="spoolscope-bench-", dir=options.work) as scratch:
-            measure(candidate, options.scale, boxes, files, Path(scratch))
+            rows = measure(candidate, options.scale, boxes, files, Path(scratch))
+        page += ["", f"## {candidate}", "", *_table(rows)]
+        if options.output:  # after each, as one takes minutes
+            options.output.write_text("\n".join(page) + "\n")
     return 0
 
 
-def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) -> None:
-    """Print the cost of each step on a candidate."""
+def _head(scale: float, boxes: int, files: int) -> Iterator[str]:
+    yield "# A spool of many names"
+    yield ""
+    yield f"{boxes:,} Maildirs (each with cur, new and tmp), and one directory of {files:,} files."
+    yield f"The load of {DELIVERERS} deliverers and a lister is recorded, explained, planned,"
+    yield "reported and replayed. Memory is that of the largest process of a step: all that is"
+    yield "resident, and the part without a file behind it. Native programs are below their step."
+    yield ""
+    yield f"Made by `sudo .venv/bin/python analysis/benchmarks/many_names.py --scale {scale:g} -o"
+    yield f"analysis/MANY-NAMES.md`, {time.strftime('%Y-%m-%d')}, Linux {platform.release()},"
+    yield f"{os.cpu_count()} CPUs at a load of {os.getloadavg()[2]:.1f}."
+
+
+def _table(rows: Iterable[Row]) -> Iterator[str]:
+    yield "| step | seconds, or size | resident, MiB | anonymous, MiB |"
+    yield "|---|---|---|---|"
+    yield from ("| " + " | ".join(row) + " |" for row in rows)
+
+
+def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) -> list[Row]:
+    """Print the cost of each step on a candidate, and return it."""
+    rows: list[Row] = []
+
+    def show(some: Iterable[Row]) -> None:
+        for row in some:
+            rows.append(row)
+            print("  {:<32}{:>9}{:>8}{:>11}".format(*row), flush=True)
+
+    def run(name: str, *words: object) -> None:
+        show(step(name, *words))
+
     print(f"\n{candidate:<34}{'seconds':>9}{'MiB':>8}{'anonymous':>11}")
     trace, replay = work / "trace", work / "replay"
     with prepared(parse(candidate), work, image_bytes(0, 4 * boxes + files)) as target:
-        with timed("making the spool"):
-            fill(target.mount, boxes, files)
+        show([timed("making the spool", lambda: fill(target.mount, boxes, files))])
         target.cool()
         words = [sys.executable, __file__, "--load", target.mount, "--scale", scale]
-        step("record", "record", "--spool", target.mount, "-o", trace, "--", *words)
-    for table in ("tree", "paths", "syscalls"):
-        size = (trace / f"{table}.parquet").stat().st_size
-        print(f"  {table + '.parquet':<32}{size / 1e6:>9.1f} MB")
-    step("info", "info", trace)
-    step("explain", "explain", trace, "--blame")
-    step("plan", "plan", trace)
-    step("report", "report", trace, "-o", work / "trace.html")
-    print(f"  {'report':<32}{(work / 'trace.html').stat().st_size / 1e6:>9.1f} MB")
-    step("replay", "replay", trace, "--on", candidate, "--pace", "afap", "-o", replay)
-    step("compare", "compare", replay)
-    step("report of it", "report", replay, "-o", work / "replay.html")
+        run("record", "record", "--spool", target.mount, "-o", trace, "--", *words)
+    show(sized(trace / f"{table}.parquet") for table in ("tree", "paths", "syscalls"))
+    run("info", "info", trace)
+    run("explain", "explain", trace, "--blame")
+    run("plan", "plan", trace)
+    run("report", "report", trace, "-o", work / "trace.html")
+    show([sized(work / "trace.html")])
+    run("replay", "replay", trace, "--on", candidate, "--pace", "afap", *ONCE, "-o", replay)
+    run("compare", "compare", replay)
+    run("report of it", "report", replay, "-o", work / "replay.html")
+    return rows
 
 
 @dataclass
 class Used:
-    """Wall time of one program, seconds, and its peak memory, bytes."""
+    """Wall time of one program, seconds, in which it may run often; its peak memory, bytes."""
 
-    began_s: float
-    ended_s: float
+    seconds: float = 0.0
     resident: int = 0
     anonymous: int = 0
 
 
-@contextmanager
-def timed(name: str) -> Iterator[None]:
+def timed(name: str, work: Callable[[], None]) -> Row:
+    """Return the wall time of a function."""
     began = time.monotonic()
-    yield
-    print(f"  {name:<32}{time.monotonic() - began:>9.1f}", flush=True)
+    work()
+    return name, f"{time.monotonic() - began:.1f}", "", ""
 
 
-def step(name: str, *words: object) -> None:
-    """Run a command of spoolscope; print its usage and that of each of its native programs."""
+def sized(file: Path) -> Row:
+    """Return the size of a file."""
+    return f"`{file.name}`", f"{file.stat().st_size / 1e6:.1f} MB", "", ""
+
+
+def step(name: str, *words: object) -> list[Row]:
+    """Run a command of spoolscope; return its usage and that of each of its native programs."""
     used: dict[str, Used] = {}
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
@@ -108,22 +148,24 @@ def step(name: str, *words: object) -> None:
         said.seek(0)
         if status not in (0, 3):
             sys.exit(f"{name} ended with {status}: {said.read()}")
-    whole = used.pop("python", Used(0, 0))
+    whole = used.pop("python", Used())
     seconds = time.monotonic() - began
-    told = "" if status == 0 else "  (incomplete or diverged)"
-    print(_row(name, seconds, whole) + told, flush=True)
-    for program, needed in used.items():
-        print(_row(f"  {program}", needed.ended_s - needed.began_s, needed), flush=True)
+    ending = "" if status == 0 else " (incomplete or diverged)"
+    own = [_row(f"\u2003{program}", needed.seconds, needed) for program, needed in used.items()]
+    return [_row(name + ending, seconds, whole), *own]
 
 
-def _row(name: str, seconds: float, used: Used) -> str:
-    memory = f"{used.resident / 2**20:>8,.0f}{used.anonymous / 2**20:>11,.0f}"
-    return f"  {name:<32}{seconds:>9.1f}{memory}"
+def _row(name: str, seconds: float, used: Used) -> Row:
+    memory = (f"{used.resident / 2**20:,.0f}", f"{used.anonymous / 2**20:,.0f}")
+    return name, f"{seconds:.1f}", *memory
 
 
 def _watch(pid: int, used: dict[str, Used], stop: threading.Event) -> None:
     """Note the usage of a process and its children, by program, until it is over."""
+    last = time.monotonic()
     while not stop.wait(POLL_S):
+        before, last = last, time.monotonic()
+        running = set()
         for child in _family(pid):
             try:
                 words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
@@ -133,12 +175,13 @@ def _watch(pid: int, used: dict[str, Used], stop: threading.Event) -> None:
             name = "python" if child == pid else _named(words)
             if name is None:
                 continue
-            now = time.monotonic()
-            seen = used.setdefault(name, Used(now, now))
-            seen.ended_s = now
+            running.add(name)
+            seen = used.setdefault(name, Used())
             seen.resident = max(seen.resident, _kib(status, "VmHWM") << 10)
             kept = _kib(status, "RssAnon") + _kib(status, "RssShmem")
             seen.anonymous = max(seen.anonymous, kept << 10)
+        for name in running:
+            used[name].seconds += last - before
 
 
 def _family(pid: int) -> list[int]:

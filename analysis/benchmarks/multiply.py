@@ -50,7 +50,8 @@ def shifted(table: pa.Table, k: int, step: Step) -> pa.Table:
             moved = pc.add(table[name], pa.scalar(k * by, kind))
             table = table.set_column(at, name, moved)
     if step.paths and "path" in table.column_names:
-        below = pc.binary_join_element_wise(f"copy{k}", table["path"], "/")
+        joined = pc.binary_join_element_wise(f"copy{k}", table["path"], "/")
+        below = pc.utf8_rtrim(joined, "/")  # the spool itself has an empty path
         inside = pc.equal(table["kind"].cast(pa.string()), "spool")
         at = table.column_names.index("path")
         table = table.set_column(at, "path", pc.if_else(inside, below, table["path"]))

@@ -82,7 +82,7 @@ impl Delays {
 mod tests {
     use super::*;
 
-    fn told(lines: &[&str]) -> Delays {
+    fn parsed(lines: &[&str]) -> Delays {
         let mut delays = Delays::default();
         for line in lines {
             delays.tell(line).expect("valid");
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_its_kind_and_place() {
-        let delays = told(&["write 4096 8192 7", "flush 0 0 9"]);
+        let delays = parsed(&["write 4096 8192 7", "flush 0 0 9"]);
         let of = |kind, offset, bytes| delays.of(kind, offset, bytes).as_nanos();
         assert_eq!(of(Kind::Write, 4096, 1), 7);
         assert_eq!(of(Kind::Write, 0, 4097), 7);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_latest_command_counts() {
-        let mut delays = told(&["read 0 100 5", "read 50 60 0"]);
+        let mut delays = parsed(&["read 0 100 5", "read 50 60 0"]);
         assert_eq!(delays.of(Kind::Read, 50, 1).as_nanos(), 0);
         assert_eq!(delays.of(Kind::Read, 0, 1).as_nanos(), 5);
         delays.tell("clear").expect("valid");

@@ -102,11 +102,11 @@ fn obey(delays: &RwLock<Delays>) -> Result<()> {
     let mut out = stdout();
     writeln!(out, "ready")?;
     for line in stdin().lock().lines() {
-        let told = delays
+        let outcome = delays
             .write()
             .expect("no thread panics with it")
             .tell(&line?);
-        match told {
+        match outcome {
             Ok(()) => writeln!(out, "ok")?,
             Err(error) => writeln!(out, "error {error:#}")?,
         }

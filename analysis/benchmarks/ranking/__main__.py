@@ -89,13 +89,13 @@ class Rounds:
         try:
             while found is None or not self._is_enough(found[0]):
                 self._one()
-                found = self._told()
+                found = self._judged()
         except KeyboardInterrupt:
             if found is None:
                 raise
         return found
 
-    def _told(self) -> tuple[Validation, Comparison]:
+    def _judged(self) -> tuple[Validation, Comparison]:
         traces = {
             name: [Trace.open(path) for path in some[: len(self.replays)]]
             for name, some in self.recordings.items()
@@ -103,10 +103,10 @@ class Rounds:
         found = compare(self.replays, self._asked.on[0], trace=self._first())
         return validate(traces, found), found
 
-    def _is_enough(self, told: Validation) -> bool:
+    def _is_enough(self, validation: Validation) -> bool:
         n, minutes = len(self.replays), (time.monotonic() - self.began) / 60
         late = self._asked.minutes is not None and minutes >= self._asked.minutes
-        narrow = n >= MINIMUM_ROUNDS and self._is_narrow(told)
+        narrow = n >= MINIMUM_ROUNDS and self._is_narrow(validation)
         return n >= self._asked.rounds or late or narrow
 
     def _first(self) -> Path:
@@ -130,8 +130,8 @@ class Rounds:
         _run([*words, "-o", str(out)])
         self.replays.append(out)
 
-    def _is_narrow(self, told: Validation) -> bool:
-        sides = [one for r in told.metrics[0].ratios for one in (r.recorded, r.replayed)]
+    def _is_narrow(self, validation: Validation) -> bool:
+        sides = [one for r in validation.metrics[0].ratios for one in (r.recorded, r.replayed)]
         return all(e.low and e.high and e.high / e.low <= self._asked.narrow for e in sides)
 
 
@@ -140,21 +140,23 @@ def _run(words: Sequence[str]) -> int:
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen([*TOOL, *words, "-q"], text=True, **pipes) as process:
         try:
-            _, told = process.communicate()
+            _, complaint = process.communicate()
         except KeyboardInterrupt:
             process.terminate()  # it removes what it has set up
             raise
     if process.returncode not in FINISHED:
-        sys.exit(f"{shlex.join(words)}: {told.strip()}")
+        sys.exit(f"{shlex.join(words)}: {complaint.strip()}")
     return process.returncode
 
 
 def _page(
-    asked: argparse.Namespace, rounds: Rounds, told: Validation, found: Comparison
+    asked: argparse.Namespace, rounds: Rounds, validation: Validation, found: Comparison
 ) -> Iterator[str]:
     n, minutes = len(rounds.replays), (time.monotonic() - rounds.began) / 60
     words = [f"--on {name}" for name in asked.on]
     words += [f"--rate {asked.rate:g} --seconds {asked.seconds:g} --users {asked.users}"]
+    words += [f"--rounds {asked.rounds} --narrow {asked.narrow:g}"]
+    words += [f"--minutes {asked.minutes:g}"] if asked.minutes is not None else []
     yield "# Does the ranking hold?"
     yield ""
     date, load = time.strftime("%Y-%m-%d"), os.getloadavg()[2]
@@ -166,19 +168,19 @@ def _page(
     yield f"`sudo .venv/bin/python analysis/benchmarks/ranking {' '.join(words)}`."
     yield ""
     loads = f"{rounds.failed} of {n * len(asked.on)} loads"
-    yield f"* **{told.verdict}** By the time of a call."
+    yield f"* **{validation.verdict}** By the time of a call."
     yield f"* {own_sentence(found.replay, found.own)}"
     yield f"* A message or session failed, or calls were lost, in {loads}."
-    yield from (f"* {warning}" for warning in told.warnings)
-    yield from _ratios(told)
-    yield from _causes(told)
+    yield from (f"* {warning}" for warning in validation.warnings)
+    yield from _ratios(validation)
+    yield from _causes(validation)
 
 
-def _ratios(told: Validation) -> Iterator[str]:
+def _ratios(validation: Validation) -> Iterator[str]:
     yield ""
-    yield f"Ratios to {told.reference}, with 95 % intervals over the rounds. One that holds 1"
-    yield "orders nothing, and tau counts every pair."
-    for metric in told.metrics:
+    yield f"Ratios to {validation.reference}, with 95 % intervals over the rounds. One that holds 1"
+    yield "orders nothing; tau counts every pair, also those that chance orders."
+    for metric in validation.metrics:
         if any(ratio.apart == ratio.apart for ratio in metric.ratios):
             yield from _ratios_of(metric)
 
@@ -195,16 +197,16 @@ def _ratios_of(metric: Validated) -> Iterator[str]:
         yield f"| {ratio.filesystem} | {shown} | {apart} |"
 
 
-def _causes(told: Validation) -> Iterator[str]:
+def _causes(validation: Validation) -> Iterator[str]:
     yield ""
-    if not told.causes:
+    if not validation.causes:
         yield "No cause differs by 5 % or more of the time of a call."
         return
     yield "Causes whose time a call differs by 5 % or more of it:"
     yield ""
     yield "| filesystem | cause | recorded | replayed |"
     yield "|---|---|---|---|"
-    for one in told.causes:
+    for one in validation.causes:
         times = f"{duration(one.recorded_ns)} | {duration(one.replayed_ns)}"
         yield f"| {one.filesystem} | {CAUSES[one.cause].label} | {times} |"
 

@@ -127,6 +127,7 @@ struct Client<'a> {
     number: u64,
     counts_from: u64,
     ends: u64,
+    printed: Vec<u8>,
 }
 
 impl<'a> Client<'a> {
@@ -139,6 +140,7 @@ impl<'a> Client<'a> {
             number,
             counts_from,
             ends: counts_from + ns(asked.seconds),
+            printed: Vec::new(),
         }
     }
 
@@ -235,14 +237,16 @@ impl<'a> Client<'a> {
         Ok((mails, bytes))
     }
 
-    /// Count a failure; it does not end the load, as two sessions of a user may conflict.
-    fn failed(&self, kind: u8, error: &anyhow::Error, done: &mut Done) {
+    /// Count a failure; it does not end the load, as two sessions of a user may conflict. Each
+    /// client prints its first one of a kind.
+    fn failed(&mut self, kind: u8, error: &anyhow::Error, done: &mut Done) {
         if self.counts() {
             done.count(kind, 1);
-            eprintln!(
-                "spoolscope-workload: {}: {error:#}",
-                KINDS[usize::from(kind)]
-            );
+            if !self.printed.contains(&kind) {
+                self.printed.push(kind);
+                let kind = KINDS[usize::from(kind)];
+                eprintln!("spoolscope-workload: the first of {kind}: {error:#}");
+            }
         }
         std::thread::sleep(AFTER_ERROR);
     }

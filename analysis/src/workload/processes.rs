@@ -63,7 +63,7 @@ impl<'a> Worker<'a> {
 struct Child {
     name: &'static str,
     pid: libc::pid_t,
-    told: File,
+    output: File,
 }
 
 /// Run processes in parallel, and put their records into a report.
@@ -73,19 +73,19 @@ pub fn run(workers: Vec<Worker>, kinds: &[&str]) -> Result<Report> {
     let (gate, opener) = pipe()?;
     let mut children = Vec::with_capacity(workers.len());
     for worker in workers {
-        let (told, tell) = pipe()?;
+        let (output, tell) = pipe()?;
         io::stdout().flush()?;
         // SAFETY: this process has one thread.
         match unsafe { libc::fork() } {
             -1 => return Err(io::Error::last_os_error()).context("fork"),
             0 => {
-                drop((told, opener));
+                drop((output, opener));
                 be(worker, gate, tell);
             }
             pid => children.push(Child {
                 name: worker.name,
                 pid,
-                told,
+                output,
             }),
         }
     }
@@ -131,7 +131,7 @@ fn gathered(children: Vec<Child>, kinds: &[&str]) -> Result<Report> {
     let mut failed = None;
     for mut child in children {
         let mut said = Vec::new();
-        child.told.read_to_end(&mut said)?;
+        child.output.read_to_end(&mut said)?;
         let (status, usage) = wait_for(child.pid)?;
         if status != 0 {
             failed = Some(child.name);
@@ -147,7 +147,7 @@ fn gathered(children: Vec<Child>, kinds: &[&str]) -> Result<Report> {
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
         let [first, last, counted, ref pairs @ ..] = words[..] else {
-            bail!("{} told nothing", child.name);
+            bail!("{} printed nothing", child.name);
         };
         (begin, end) = (begin.min(first), end.max(last));
         for (place, pair) in pairs.chunks_exact(2).enumerate() {

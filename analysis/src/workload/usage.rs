@@ -34,17 +34,17 @@ impl Usage {
         self.preemptions += other.preemptions;
     }
 
-    fn of(told: &libc::rusage) -> Self {
+    fn of(used: &libc::rusage) -> Self {
         let ns =
             |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
         Self {
             n: 1,
-            user_ns: ns(told.ru_utime),
-            system_ns: ns(told.ru_stime),
-            major_faults: told.ru_majflt as u64,
-            minor_faults: told.ru_minflt as u64,
-            waits: told.ru_nvcsw as u64,
-            preemptions: told.ru_nivcsw as u64,
+            user_ns: ns(used.ru_utime),
+            system_ns: ns(used.ru_stime),
+            major_faults: used.ru_majflt as u64,
+            minor_faults: used.ru_minflt as u64,
+            waits: used.ru_nvcsw as u64,
+            preemptions: used.ru_nivcsw as u64,
         }
     }
 }
@@ -53,11 +53,11 @@ impl Usage {
 pub fn wait_for(pid: libc::pid_t) -> io::Result<(i32, Usage)> {
     let mut status = 0;
     // SAFETY: a rusage of zeros is one.
-    let mut told: libc::rusage = unsafe { std::mem::zeroed() };
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
         // SAFETY: both pointers are to locals.
-        if unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut told) } >= 0 {
-            return Ok((status, Usage::of(&told)));
+        if unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut used) } >= 0 {
+            return Ok((status, Usage::of(&used)));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {

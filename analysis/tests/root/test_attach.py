@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from storm import prepare
 from storms import record_storm, replayed, tree
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 
 @pytest.mark.parametrize("seed", [1])

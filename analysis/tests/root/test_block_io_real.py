@@ -11,7 +11,7 @@ from spoolscope.analysis.block_io import AWAITED, DATA
 from spoolscope.analysis.study import study
 from spoolscope.tracers.session import Request, record
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 N, SECTOR = 60, 512
 WORK = f"""

@@ -44,13 +44,25 @@ def wait_for(what: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def held_with_a_mount(process: subprocess.Popen[bytes]) -> bool:
+    """Stop a command that has mounted something: the commands of the test may take their time."""
+    if not mounts(process.pid):
+        return False
+    process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: Path(f"/proc/{process.pid}/stat").read_text().rsplit(") ")[-1][0] == "T")
+    if mounts(process.pid):
+        return True
+    process.send_signal(signal.SIGCONT)
+    return False
+
+
 def kill(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGKILL) -> bytes:
     process.send_signal(number)
     return process.communicate(timeout=60)[1]
 
 
 def replay_words(out: Path) -> list[str]:
-    part = ["--slice", "..2s", "--rounds", "2", "--no-record"]
+    part = ["--slice", "..2s", "--rounds", "2", "--repeats", "0", "--no-record"]
     return ["replay", str(SAMPLE), "--on", "ext4", "--on", "xfs", *part, "-o", str(out)]
 
 
@@ -60,7 +72,7 @@ def test_a_killed_replay_is_named_and_cleaned_up(
     require("xfs")
     out, bystander = tmp_path / "out", spool("ext4")
     process = subprocess.Popen([*MAIN, *replay_words(out)], stderr=subprocess.PIPE)
-    wait_for(lambda: mounts(process.pid))
+    wait_for(lambda: held_with_a_mount(process))
     point = Path(mounts(process.pid)[0].split()[1])
     assert point.is_dir()
     assert not point.is_mount()

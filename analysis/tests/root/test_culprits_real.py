@@ -7,7 +7,7 @@ import pytest
 
 from spoolscope.analysis.explain import explain
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
 # start(name, function) forks; at the end the parent prints the pid of each name.
@@ -62,14 +62,14 @@ def by_pid(edges, victim, mechanism, cause=None):
 
 HELD_DIRECTORY = """
 os.mkdir("busy"); os.mkdir("calm")
-for n in range(30000):
+for n in range(20000):
     os.close(os.open(f"busy/{n}.a-name-of-some-length", os.O_CREAT | os.O_WRONLY))
 def reader():
-    for _ in until(3):
+    for _ in until(1.5):
         os.listdir("busy")
 def maker(where):
     def work():
-        for _ in until(3):
+        for _ in until(1.5):
             os.close(os.open(f"{where}/new", os.O_CREAT | os.O_WRONLY))
             os.unlink(f"{where}/new")
     return work
@@ -199,14 +199,14 @@ for name in ("big", "small"):
 os.sync()
 def hog():
     fd, buffer = direct("big", 8 << 20)
-    for _ in until(2):
+    for _ in until(1):
         os.preadv(fd, [buffer], 0)
 def victim():
     fd, buffer = direct("small", 4096)
-    for _ in until(2):
+    for _ in until(1):
         os.preadv(fd, [buffer], 4096)
 def bystander():
-    for _ in until(2):
+    for _ in until(1):
         os.stat("small"); time.sleep(0.001)
 start("hog", hog); start("victim", victim); start("bystander", bystander)
 finish()

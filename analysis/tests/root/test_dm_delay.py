@@ -25,7 +25,7 @@ from spoolscope.traces.capture import read_capture
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 
 JOB = Path(__file__).with_name("dm_delay.sh")
 KINDS = ("read", "write", "flush")

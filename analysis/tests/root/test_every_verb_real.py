@@ -10,7 +10,7 @@ import pytest
 from spoolscope.traces.recording import Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 # A bind that fails for another reason than its name, and one that fails for it; a lock with a
 # waiter until the recording is over; a call through the table of 32-bit programs; names that

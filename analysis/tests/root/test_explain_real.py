@@ -8,7 +8,7 @@ from spoolscope.analysis.explain import explain
 from spoolscope.analysis.study import study
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
 # Four writers deliver, list, rename, link, unlink and append under a lock, as mail servers do.
@@ -138,16 +138,21 @@ FIFO = """
         time.sleep(0.3)
         os.write(fd, b"x")
         os._exit(0)
+    begin = time.monotonic_ns()
     fd = os.open(path, os.O_RDONLY)
     os.read(fd, 1)
+    took_ns = time.monotonic_ns() - begin
     os.wait()
+    open(sys.argv[1] + "/took", "w").write(str(took_ns))
 """
 
 
 def test_a_wait_without_a_rule_is_listed_not_guessed(spool, recorded):
-    found = explain(recorded(spool("ext4"), FIFO))
+    mount = spool("ext4")
+    found = explain(recorded(mount, FIFO))
     assert found.split.sum_error_ns == 0
-    assert found.causes["unexplained"] == pytest.approx(300e6, rel=0.1)
+    # The writer may open it late, or sleep for longer, on a busy machine.
+    assert 290e6 < found.causes["unexplained"] < int((mount / "took").read_text())
     assert found.unknown[0].share > 0.9
     assert any("pipe" in frame for frame in found.unknown[0].frames)
 

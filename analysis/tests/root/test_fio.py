@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from spoolscope.cli.main import group
+from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
 SIZE = 1020702720  # size of the recorded disk
 
@@ -61,3 +62,43 @@ def test_fio_does_as_many_requests_and_bytes_in_as_long(loop, tmp_path):
     assert done == [total["read"], total["write"]]
     # Its pace is the recorded one: never faster.
     assert job["job_runtime"] * 1000 > 0.95 * last_us
+
+
+DONE = """
+SELECT syscall, ret FROM syscalls WHERE errno = 0 AND obj_mode & 61440 = 32768
+    AND path_id IS NOT NULL AND ts_ns >= {from_ns} AND ts_ns < {to_ns} AND syscall IN (
+    'read', 'pread64', 'readv', 'write', 'pwrite64', 'writev', 'fsync', 'fdatasync')
+"""
+
+
+def test_fio_makes_the_calls_on_files_again(require, tmp_path):
+    require("fio")
+    require("strace")
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    made = ["export", str(SAMPLE), "--to", "fio-files", "-o", str(out), "--slice", "10s..11s", "-q"]
+    result = CliRunner().invoke(group, made, standalone_mode=False)
+    assert result.exception is None, result.exception
+    trace = Trace.open(SAMPLE)
+    begin, second = trace.meta["start_ns"], 10**9
+    count, total = Counter(), Counter()
+    with trace.connect() as con:
+        part = DONE.format(from_ns=begin + 10 * second, to_ns=begin + 11 * second)
+        for call, ret in con.execute(part).fetchall():
+            kind = "read" if "read" in call else "write" if "write" in call else call
+            if "sync" in call or ret > 0:
+                count[kind] += 1
+                total[kind] += ret
+    assert min(count[kind] for kind in ("read", "write", "fsync", "fdatasync")) > 10
+    scratch.mkdir()
+    subprocess.run(["sh", out / "prepare.sh", scratch], check=True)
+    words = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", "../syncs"]
+    words += ["fio", "replay.fio", "--output-format=json", "--output=../said.json"]
+    subprocess.run(words, check=True, capture_output=True, cwd=out)
+    jobs = json.loads((tmp_path / "said.json").read_text())["jobs"]
+    assert [job["error"] for job in jobs] == [0] * len(jobs)
+    for action in ("read", "write"):
+        assert sum(job[action]["total_ios"] for job in jobs) == count[action]
+        assert sum(job[action]["io_bytes"] for job in jobs) == total[action]
+    syncs = (tmp_path / "syncs").read_text().splitlines()  # fio's own count lacks fdatasync
+    for call in ("fsync", "fdatasync"):
+        assert sum(f" {call}(" in line for line in syncs) == count[call]

@@ -12,13 +12,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from statistics import median
 
 import pytest
 
 from spoolscope.traces.mounts import mounts
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 SPOOLSCOPE = [sys.executable, "-m", "spoolscope.cli.main"]
 EXACT = [
     *((name, "ext4") for name in (
@@ -46,48 +45,40 @@ def inject(name, fstype):
     return row
 
 
-def missed(name, rows):
-    """Return the missed goals of all injections of one fault together, with share and goal."""
-
-    def total(key):
-        return sum(row[key] or 0 for row in rows)
-
-    if not total("n_judged"):
+def missed(name, row):
+    """Return the missed goals of an injection, with share and goal."""
+    if not row["n_judged"]:
         return {"n_judged": (0, 1)}
     if name == "throttled":
         # Other threads pass on the request to the disk; with a busy host that may take as long as
         # the limit: the median call must be right, but neither the slowest calls nor their sum.
-        typical = median(row["typical"] for row in rows)
-        return {} if typical >= 0.95 else {"typical": (typical, 0.95)}
+        return {} if row["typical"] >= 0.95 else {"typical": (row["typical"], 0.95)}
     # A task in a run queue does not wait for the disk any more: if the host takes the CPU for a
     # fifth of the time, that is no error of the explanation.
     on_queue = ("steal", "runq", "preempt") if name != "cpu-hog" else ("steal",)
-    runnable_ns = sum(row["causes"].get(cause, 0) for row in rows for cause in on_queue)
+    runnable_ns = sum(row["causes"].get(cause, 0) for cause in on_queue)
     shares = {
         # Here victims do not wait for each other: their own causes must be right.
-        "n_direct": (total("n_direct") / total("n_judged"), 0.98),
-        "direct_ns": ((total("direct_ns") + runnable_ns) / total("injected_ns"), 0.95),
+        "n_direct": (row["n_direct"] / row["n_judged"], 0.98),
+        "direct_ns": ((row["direct_ns"] + runnable_ns) / row["injected_ns"], 0.95),
     }
-    if rows[0]["n_named"] is not None:
-        shares["n_named"] = (total("n_named") / total("n_judged"), 0.95)
+    if row["n_named"] is not None:
+        shares["n_named"] = (row["n_named"] / row["n_judged"], 0.95)
     return {key: (share, goal) for key, (share, goal) in shares.items() if share < goal}
 
 
+# With 14 calls a single wrong one exceeds the goal, and the host may delay all: one run may miss.
 @pytest.mark.times
 @pytest.mark.parametrize(("name", "fstype"), EXACT)
 def test_an_injected_fault_is_found(require, name, fstype):
     require(fstype)
-    rows = []
-    # With 14 calls a single wrong one exceeds the goal, and the host may delay all: collect more.
-    while not rows or (missed(name, rows) and len(rows) < 5):
-        row = inject(name, fstype)
-        rows.append(row)
-        if row["sum_error_ns"]:
-            pytest.fail(f"parts of a call are {row['sum_error_ns']} ns off its length")
-        assert row["injected_ns"] > 500e6
-        assert row["n_right"] >= row["n_direct"]
-        assert row["found_ns"] >= row["direct_ns"]
-    assert missed(name, rows) == {}, [row["wrong"] for row in rows]
+    row = inject(name, fstype)
+    if row["sum_error_ns"]:
+        pytest.fail(f"parts of a call are {row['sum_error_ns']} ns off its length")
+    if row["n_right"] < row["n_direct"] or row["found_ns"] < row["direct_ns"]:
+        pytest.fail(f"what is named at once is not a part of what is named: {row}")
+    assert row["injected_ns"] > 500e6
+    assert missed(name, row) == {}, row["wrong"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -107,7 +98,7 @@ def test_nothing_is_left_when_it_is_interrupted(require, tmp_path, number):
     lab.send_signal(number)
     lab.communicate(timeout=30)
     assert lab.returncode == (-number if number == signal.SIGKILL else 1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (_backed(found) or _processes(place)) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _backed(found) == []

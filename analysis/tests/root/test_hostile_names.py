@@ -124,7 +124,7 @@ def test_the_plan_of_every_call(trace: Path) -> None:
 
     calls = duckdb.sql(
         f"SELECT tid, seq FROM read_parquet('{trace}/syscalls.parquet') "
-        "WHERE syscall IN ('rename', 'openat', 'symlink', 'mkdir') ORDER BY ts_ns LIMIT 12"
+        "WHERE syscall IN ('rename', 'openat', 'symlink', 'mkdir') ORDER BY ts_ns LIMIT 6"
     ).fetchall()
     named = 0
     for tid, seq in calls:
@@ -142,7 +142,7 @@ def test_top_shows_the_program(place: Path) -> None:
     with subprocess.Popen([sys.executable, HOSTILE, mount, "60"]) as load:
         try:
             code, told = on_terminal(
-                [*SPOOLSCOPE, "top", "-C", "--spool", mount, "-i", "2s", "-n", "3"], place
+                [*SPOOLSCOPE, "top", "--deep", "-C", "--spool", mount, "-i", "1s", "-n", "2"], place
             )
         finally:
             load.kill()

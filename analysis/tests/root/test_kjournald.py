@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.times]
+# Verdicts, not lengths: one run must hold.
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.times,
+    pytest.mark.trials(1, least=1),
+]
 CASES = [
     ("fsync", "ordered", "statsd", "statistics.db"),
     ("fsync", "journal", "statsd", "statistics.db"),

@@ -8,7 +8,7 @@ import pytest
 from spoolscope.analysis.explain import explain
 from spoolscope.tracers.session import Request, record
 
-pytestmark = [pytest.mark.root, pytest.mark.times]
+pytestmark = [pytest.mark.root, pytest.mark.times, pytest.mark.trials(1, least=1)]
 NAMES = 20_000
 
 SEARCH = """

@@ -13,7 +13,7 @@ import pytest
 
 from spoolscope.traces.schema import TABLES
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 # Names of mailboxes and directories, and of programs, threads and a control group.
 SECRET = ("wilhelmina", "zeppelin.example", "bartholomew", "oddtool", "sharedbox", "horatio")

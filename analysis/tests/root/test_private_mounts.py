@@ -16,7 +16,7 @@ from spoolscope.traces.trace import Trace
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 SAMPLE = Path(__file__).resolve().parents[3] / "traces" / "samples" / "postfix-dovecot"
 MAIN = [sys.executable, "-m", "spoolscope.cli.main"]
-PART = ["--on", "ext4", "--slice", "..2s", "-o"]
+PART = ["--on", "ext4", "--slice", "..2s", "--repeats", "0", "-o"]
 
 
 def replay_words(out: Path, *more: str) -> list[str]:
@@ -44,10 +44,11 @@ set -e
 mount -o loop {image} {mount}
 loop=$(findmnt -no SOURCE {mount})
 {replay} &
-until grep -q /run/spoolscope/ /proc/$!/mounts; do sleep 0.02; done
+until grep -q /run/spoolscope/ /proc/$!/mounts; do kill -0 $!; sleep 0.02; done
+kill -STOP $!
 umount {mount}
 for _ in 1 2 3 4 5; do losetup $loop && sleep 0.1 || break; done
-kill -0 $!
+kill -CONT $!
 wait $!
 """
 

@@ -1,4 +1,4 @@
-"""Every configuration of the published comparisons replays a short part of the sample.
+"""Every configuration of the published comparisons replays a short part of a sample.
 
 Filesystems that this kernel lacks run in a machine whose kernel has them. The test is for the same
 calls with the same results and the same tree, not for times.
@@ -20,7 +20,7 @@ from spoolscope.traces.errors import SpoolscopeError
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
 
-SAMPLE = Path(__file__).resolve().parents[3] / "traces/samples/postfix-dovecot"
+SAMPLE = Path(__file__).resolve().parents[3] / "traces/samples/courier"
 SPOOLSCOPE = Path(sys.executable).with_name("spoolscope")
 PUBLISHED = [one for name, one in presets().items() if re.match(r"c20\d\d-", name)]
 NOWHERE = [one for one in PUBLISHED if not one.kernels]
@@ -33,7 +33,7 @@ KERNEL = "6.1"
 
 def replayed(place: Path, names: list[str], *more: str) -> list[dict[str, Any]]:
     on = [word for name in names for word in ("--on", name)]
-    words = [SPOOLSCOPE, "replay", SAMPLE, *on, "--slice", "1s..1.1s", "--pace", "afap", *more,
+    words = [SPOOLSCOPE, "replay", SAMPLE, *on, "--slice", "5s..5.3s", "--pace", "afap", *more,
              "--no-record", "--no-life", "--json", "-q", "-o", place / "out"]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=place)
     assert done.stdout, done.stderr
@@ -49,7 +49,7 @@ def check(row: dict[str, Any]) -> None:
     assert row["syscalls"] > 900, told
     assert row["executed"] >= 0.999 * row["syscalls"], told
     assert others <= 0.001 * row["executed"], told
-    assert row["final_state"]["checked"] > 4000, told
+    assert row["final_state"]["checked"] > 1000, told
     assert row["final_state"]["mismatched"] == 0, told
 
 

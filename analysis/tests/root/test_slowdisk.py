@@ -14,8 +14,9 @@ from spoolscope.lab.place import format_image, journal_places, mounted
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.traces.errors import SpoolscopeError
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 DELAY_NS = 30_000_000
+ACTIONS = 10
 SIZE = 128 << 20
 
 
@@ -44,10 +45,7 @@ def took(action) -> int:
 
 def quickest(action) -> int:
     """Return the time of an action without other work of the machine: the least of several."""
-    times = [took(action) for _ in range(3)]
-    while min(times) >= DELAY_NS and len(times) < 30:
-        times.append(took(action))
-    return min(times)
+    return min(took(action) for _ in range(ACTIONS))
 
 
 def overwrite(mount) -> None:
@@ -73,7 +71,7 @@ def test_a_flush_waits_and_nothing_else_does(tmp_path, require, fstype):
         disk.delay("flush", DELAY_NS)
         more = []
         # On a busy machine some of them wait for something else, too.
-        while len(more) < 5 or (min(more) > quick + 0.3 * DELAY_NS and len(more) < 30):
+        for _ in range(ACTIONS):
             known = len(disk.delayed())
             waited = took(lambda: overwrite(mount))
             new = disk.delayed()[known:]
@@ -90,13 +88,14 @@ def test_a_flush_waits_and_nothing_else_does(tmp_path, require, fstype):
 
 def test_only_the_journal_is_slow(tmp_path, require):
     require("ext4")
+    delay_ns = 10 * DELAY_NS  # other tests use the disk, too
     with slow(tmp_path, "ext4") as (disk, mount, image):
         places = journal_places(image)
         for start, end in places:
-            disk.delay("write", DELAY_NS, start, end)
-        assert quickest(lambda: overwrite(mount)) < DELAY_NS
+            disk.delay("write", delay_ns, start, end)
+        assert quickest(lambda: overwrite(mount)) < delay_ns
         assert disk.delayed() == []
-        assert took(lambda: create(mount, "new")) >= DELAY_NS
+        assert took(lambda: create(mount, "new")) >= delay_ns
         logged = disk.delayed()
     assert logged
     for request in logged:
@@ -132,7 +131,9 @@ disk = SlowDisk(place / "image", place)
 for mount in sys.argv[2:]:
     subprocess.run(["mount", "-o", "loop", disk.path, mount], check=True)
     Path(mount, "unwritten").write_bytes(bytes(1 << 20))
-print(disk._process.pid, os.minor(disk.path.stat().st_dev), flush=True)
+loops = [subprocess.check_output(["findmnt", "-no", "SOURCE", mount], text=True).strip()
+         for mount in sys.argv[2:]]
+print(disk._process.pid, os.minor(disk.path.stat().st_dev), *loops, flush=True)
 time.sleep(60)
 """
 
@@ -147,7 +148,7 @@ def test_it_ends_with_its_owner(tmp_path, require):
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
     subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
-    assert is_gone(pid, 5)
+    assert is_gone(pid, 60)
 
 
 @pytest.mark.parametrize("killed", ["owner", "both"])
@@ -160,17 +161,19 @@ def test_the_last_of_a_mount_namespace_does_not_wait_for_itself(tmp_path, requir
     owner = subprocess.Popen(
         [*command, tmp_path, tmp_path / "mnt"], stdout=subprocess.PIPE, text=True
     )
-    pid, connection = map(int, owner.stdout.readline().split())
+    *numbers, loop = owner.stdout.readline().split()
+    pid, connection = map(int, numbers)
     if killed == "both":
         os.kill(pid, signal.SIGKILL)
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
-    gone = is_gone(pid, 10)
+    gone = is_gone(pid, 60)
     if not gone:  # else every sync of the machine would hang, too
         abort(connection, tmp_path / "mnt")
     assert gone
     loops = subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
-    assert f"[{connection:04}]:1 " not in loops
+    # Another disk may have been given one of the two numbers meanwhile.
+    assert f"{loop}: [{connection:04}]:1 " not in loops
 
 
 def is_gone(pid: int, seconds: float) -> bool:

@@ -81,7 +81,8 @@ class Seen:
 def top(spool, tmp_path) -> Iterator[tuple[Seen, int]]:
     mount, place = spool("ext4"), tmp_path / "here"
     place.mkdir()
-    command = [sys.executable, "-m", "spoolscope.cli.main", "top", "--spool", mount, "-i", "1s"]
+    command = [sys.executable, "-m", "spoolscope.cli.main", "top", "--deep"]
+    command += ["--spool", mount, "-i", "1s"]
     with subprocess.Popen([sys.executable, "-S", "-c", LOAD, mount]) as load:
         seen = Seen([*command, "--names"], place)
         try:
@@ -90,7 +91,7 @@ def top(spool, tmp_path) -> Iterator[tuple[Seen, int]]:
             load.kill()
             seen.process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                seen.process.wait(20)
+                seen.process.wait(60)
             seen.process.kill()
             seen.process.wait()
             os.close(seen.ours)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from storm import prepare
 from storms import STORM, Tree, record_storm, replayed, tree
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 BOXES, MAILS = 200, 100
 # A storm that ends by itself, as its standard input ends.
 WHOLE_STORM = ["sh", "-c", 'sleep 0.7 | "$@"', "storm", sys.executable, str(STORM)]

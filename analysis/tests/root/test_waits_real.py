@@ -1,6 +1,5 @@
 """Waits for other things than a disk, caused on purpose; the truth is the injector's own clock."""
 
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spoolscope.analysis.explain import explain
+from spoolscope.lab.slow_server import serving
 
 pytestmark = [pytest.mark.root, pytest.mark.times]
 PYTHON = Path(sys.executable).name
@@ -77,17 +77,8 @@ def _delayed_ns(log):
 def fuse_server(place, delay_ms):
     """Yield the mount point, a function for the delay of all answers (ns), and the pid."""
     mount, log = place / "served", place / "served.log"
-    mount.mkdir()
-    script = Path(__file__).with_name("slow_fuse.py")
-    server = subprocess.Popen(
-        [sys.executable, script, mount, str(delay_ms), log],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert server.stdout.readline() == "ready\n"
-        yield mount, lambda: _delayed_ns(log), server.pid
-    finally:
-        server.communicate(timeout=10)
+    with serving(mount, delay_ms, log) as pid:
+        yield mount, lambda: _delayed_ns(log), pid
 
 
 def test_a_slow_server_is_found_with_its_length(require, recorded, tmp_path):

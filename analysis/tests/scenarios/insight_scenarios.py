@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trace_builder import MS, TraceBuilder
+from spoolscope_testing.trace_builder import MS, TraceBuilder
 
 SECOND = 1000 * MS
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"

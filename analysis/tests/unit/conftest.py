@@ -32,15 +32,15 @@ def kitchen_sink(builder) -> Path:
     b = builder
     paths = {name: b.path_id(name) for name in ("box", "box/new", "box/new/1", ESCAPE, "é\ud7ff")}
     for number, name in enumerate(("outside", "key", "value")):
-        b._add("paths", path_id=100 + number, path=name,
+        b.add("paths", path_id=100 + number, path=name,
                kind=("outside", "text", "text")[number], spool=None)  # fmt: skip
     for at, name in enumerate(("x", "y")):
-        b._add("paths", path_id=200 + at, path=name, kind="spool", spool=1 + at)
+        b.add("paths", path_id=200 + at, path=name, kind="spool", spool=1 + at)
     for tid, comm in ((100, "lmtp"), (101, ESCAPE), (102, "imap")):
-        b._add("threads", tid=tid, pid=tid, comm=comm, kind="task", uid=5, gid=5, umask=0o22,
+        b.add("threads", tid=tid, pid=tid, comm=comm, kind="task", uid=5, gid=5, umask=0o22,
                cgroup="/mail", cgroup_id=9, exe="/usr/bin/lmtp", exe_ino=4, n_calls=40)  # fmt: skip
-    b._add("threads", tid=7, pid=7, comm="jbd2/loop0-8", kind="kernel")
-    b._add("task_events", ts_ns=NOW, pid=102, tid=102, event="fork", parent_tid=100, comm="")
+    b.add("threads", tid=7, pid=7, comm="jbd2/loop0-8", kind="kernel")
+    b.add("task_events", ts_ns=NOW, pid=102, tid=102, event="fork", parent_tid=100, comm="")
     common = {"dev": EXT4, "ino": 8, "obj_mode": 0o100600, "obj_size": 10, "path_base": 1}
     for n in range(20):
         at = n * 20 * MS
@@ -105,8 +105,8 @@ def _fill(builder, path_id: int) -> None:
         "sheds": {"ts_ns": now, "level": "stacks", "overhead_ppm": 20_000},
     }  # fmt: skip
     for table, row in more.items():
-        builder._add(table, **row)
-    builder._add("losses", kind="waits", pid=0, tid=0, n=7)
+        builder.add(table, **row)
+    builder.add("losses", kind="waits", pid=0, tid=0, n=7)
     assert [name for name in TABLES if not builder.rows[name]] == []
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from spoolscope.analysis.bins import OTHERS, PROGRAMS, SLOWEST, between, in_bins
+from spoolscope.analysis.bins import OTHERS, PROCESSES, SLOWEST, between, in_bins
 from spoolscope.analysis.explain import explain, explain_with
 from spoolscope.analysis.selection import Selection
 from spoolscope.traces.slices import Slice
@@ -51,7 +51,7 @@ def test_a_window_of_bins_is_a_slice_of_the_trace(path, first, last):
             f"ORDER BY dur_ns DESC, ts_ns LIMIT {SLOWEST}"
         ).fetchall()
     assert sum(bins.causes(first, last).values()) == ns
-    assert sum(sum(one.calls[first : last + 1]) for one in bins.programs.values()) == n
+    assert sum(sum(one.calls[first : last + 1]) for one in bins.processes.values()) == n
     assert [(m.comm, m.dur_ns) for m in between(bins.slowest, first, last)] == rows
 
 
@@ -75,11 +75,12 @@ def test_the_largest_part_of_a_slow_call_is_named(path):
     assert slow.path == f"u/{slow.at_ns // (3 * MS)}"
 
 
-def test_many_programs_are_few_and_the_others(builder):
+def test_many_processes_are_few_and_the_others(builder):
     for n in range(40):
         builder.call("openat", n * MS, 1000 * (n + 1), tid=100 + n, comm=f"p{n}")
     _, bins = binned(builder.write())
-    assert list(bins.programs) == [*(f"p{39 - n}" for n in range(PROGRAMS)), OTHERS]
+    own = [f"p{39 - n} ({139 - n})" for n in range(PROCESSES)]
+    assert list(bins.processes) == [*own, OTHERS]
     assert bins.causes() == {"cpu": sum(1000 * (n + 1) for n in range(40))}
 
 
@@ -108,7 +109,7 @@ def test_a_call_that_began_before_the_recording_is_of_its_first_instant(builder)
 
 def test_a_trace_without_calls_has_no_bins(builder):
     _, bins = binned(builder.write())
-    assert (bins.n, bins.causes(), bins.programs) == (0, {}, {})
+    assert (bins.n, bins.causes(), bins.processes) == (0, {}, {})
 
 
 def test_bins_are_1_2_or_5_of_something_and_few(builder):

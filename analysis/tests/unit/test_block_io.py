@@ -14,7 +14,7 @@ LOOP, DISK, OTHER = 7 << 20 | 1, 8 << 20, 254 << 20 | 16
 def stage(builder, at_ns, what="write", rwbs="W", **stages):
     """Add a request of a block trace."""
     row = {"ts_ns": at_ns, "dev": LOOP, "op": what, "rwbs": rwbs, "bios": 1, "bytes": 4096}
-    builder._add("block_stages", **(row | stages))
+    builder.add("block_stages", **(row | stages))
 
 
 def report(builder):

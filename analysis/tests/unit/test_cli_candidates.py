@@ -65,8 +65,10 @@ def test_programs_are_told_what_people_are():
         (
             "zfs-lz4",
             [
-                "zpool create -f -m legacy -o ashift=12 -O atime=off -O compression=lz4"
-                " spoolscope DEVICE",
+                "zpool create -f -m legacy -o cachefile=none -o ashift=12 -O atime=off -O xattr=sa"
+                " -O sync=standard -O compression=lz4 spoolscope DEVICE",
+                "zpool export spoolscope",
+                "zpool import -o cachefile=none -d DEVICE spoolscope",
                 "mount -t zfs -o noatime,nosuid,nodev spoolscope DIRECTORY",
             ],
         ),

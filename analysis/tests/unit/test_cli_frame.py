@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 import pytest
+from spoolscope_testing.trace_builder import TraceBuilder
 
 from spoolscope.cli import main as cli
 from spoolscope.cli.output import Pace, _Plain, claim_output, emit_json, progress
@@ -46,6 +48,18 @@ def test_help_lists_every_verb_and_imports_none() -> None:
     assert all(verb in result.stdout for verb in cli.VERBS)
     assert "spoolscope.cli.main" in result.stdout
     assert "spoolscope.cli.report" not in result.stdout
+
+
+def test_pandas_is_not_imported_by_pyarrow(builder: TraceBuilder) -> None:
+    """Check a query, for which pyarrow would import it, and that the answer is the same."""
+    if not find_spec("pandas"):
+        pytest.skip("pandas is not installed, so nothing can import it")
+    asked = ["query", str(builder.write()), "SELECT 6 * 7 AS found", "--json"]
+    code = f"import sys; from spoolscope.cli.main import main; sys.argv[1:] = {asked}\n"
+    code += "try: main()\nfinally: print('pandas' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.split()[-1] == "False"
+    assert json.loads(done.stdout) == [{"found": 42}]
 
 
 @pytest.mark.parametrize("given", [None, "2"])

@@ -45,7 +45,7 @@ def test_a_recorder_that_failed_is_named(
 ) -> None:
     """Check the message: the replay ends with its recorder, and was just called interrupted."""
     failed = session.Summary(Path("x"), None, {}, "the recorder ended with code -9: look")
-    monkeypatch.setattr(replay_recorder, "record", lambda _request, _show: failed)
+    monkeypatch.setattr(replay_recorder, "record", lambda _request, _show, **_: failed)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     recorder = replay_recorder.replay_recorder()
     assert recorder is not None

@@ -4,6 +4,8 @@ import pytest
 
 from spoolscope.analysis import commit_parts
 from spoolscope.analysis.explain import explain
+from spoolscope.analysis.stages import begin
+from spoolscope.traces.trace import Trace
 
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 XFS_WAIT = "schedule < xlog_wait_on_iclog < xfs_log_force_seq"
@@ -223,3 +225,19 @@ def test_commits_of_no_length_are_counted(builder):
     builder.commit(100, 0)
     found = explain(builder.write(), blame=True).commits
     assert (found.n, found.kinds[0].total_ns, found.kinds[0].parts) == (1, 0, {})
+
+
+@pytest.mark.parametrize(("options", "trigger"), [("rw,noatime", "timer"), ("rw,sync", "call")])
+def test_a_change_that_ends_after_the_interval_does_not_force_the_commit(builder, options, trigger):
+    woke = "__wake_up < jbd2_log_start_commit < jbd2_journal_stop < __ext4_journal_stop"
+    synced = "__wake_up < jbd2_log_start_commit < jbd2_complete_transaction < ext4_sync_file"
+    for at_ns, frames in ((0, woke), (5000, synced)):
+        builder.call("rename", at_ns, 1000, tid=3)
+        builder.commit(at_ns, 4000, trigger="call", trigger_pid=3, trigger_tid=3, trigger_seq=0,
+                       trigger_comm="lmtp", trigger_stack_id=builder.stack(frames))  # fmt: skip
+    path = builder.write(spools=[{"fstype": "ext4", "options": options, "mount": "/m"}])
+    trace = Trace.open(path)
+    with trace.connect() as con:
+        begin(con, trace.meta).make("commit_spans")
+        found = con.execute("SELECT trigger FROM commit_spans ORDER BY ts_ns").fetchall()
+    assert found == [(trigger,), ("call",)]

@@ -315,7 +315,7 @@ def test_the_next_commands_ask_for_what_was_left_out(trace, new_replay):
 
 def test_the_next_command_asks_for_parts_and_copies_again(trace, new_replay):
     asked = parse([], 1, "1.5..90", ["imap*"], parse_scale(3, "500ms", 7))
-    told = asked.told({}, {"before": 0, "after": 0, "skipped": 0},
+    told = asked.entry({}, {"before": 0, "after": 0, "skipped": 0},
                       {"chosen": 1, "given": 0, "left_out": 0}, None)  # fmt: skip
     replay = new_replay("out", trace, N, seed=7)
     for name, n in (("ext4", 1), ("xfs", 2)):

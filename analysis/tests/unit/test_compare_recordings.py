@@ -1,6 +1,7 @@
 """Comparison of two recordings with known differences, and without unfounded claims."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from spoolscope.analysis.recordings.moved import compare_recordings
 from spoolscope.analysis.recordings.resampling import Judge, run_length
 from spoolscope.analysis.recordings.sentences import headline, limits, word
 from spoolscope.cli.main import group
+from spoolscope.traces.book import book_file, remember
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
@@ -183,6 +185,35 @@ def test_the_command_says_it_in_80_columns_and_in_json(recording):
     assert found["by_cause"][0]["name"] == "journal_commit"
     assert found["load"]["calls"] == {"reference": 28 * SECONDS, "candidate": 28 * SECONDS}
     assert found["load"]["left"] == {"reference": [], "candidate": []}
+
+
+def test_real_names_are_shown_and_matched_across_keys(recording, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "spoolscope").mkdir()
+    traces = []
+    for name, key in (("monday", "0000000a"), ("tuesday", "0000000b")):
+        traces.append(recording(name, pseudonymised=True, key_id=key).path)
+        names = [(b"a", b"erika")], [(b"imap", b"erikas-imap")]
+        assert remember(book_file(None, key), *names) is None
+    run = partial(CliRunner().invoke, group, standalone_mode=False, catch_exceptions=False)
+    plain = run(["compare", *map(str, traces)]).stdout
+    assert "erika" not in plain
+    assert "--names shows them" in plain
+    real = run(["compare", "--names", *map(str, traces)]).stdout
+    assert {"erikas-imap", "erika"} <= set(real.split())
+    assert "Real names: do not give away." in real
+    assert json.loads(run(["compare", "--names", "--json", *map(str, traces)]).stdout)["names"]
+
+
+def test_real_names_of_the_second_recording_alone_are_marked(recording, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "spoolscope").mkdir()
+    assert remember(book_file(None, "0000000b"), [(b"a", b"erika")], []) is None
+    ours = recording("monday", pseudonymised=False).path
+    theirs = recording("tuesday", pseudonymised=True, key_id="0000000b").path
+    words = ["compare", "--names", "--json", str(ours), str(theirs)]
+    done = CliRunner().invoke(group, words, standalone_mode=False, catch_exceptions=False)
+    assert json.loads(done.stdout)["names"]
 
 
 def test_the_report_says_the_same_with_a_figure_and_without_tags_of_names(recording, tmp_path):

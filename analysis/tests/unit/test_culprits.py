@@ -103,6 +103,16 @@ def test_the_parts_of_a_wait_for_a_commit_have_their_own_culprits(builder, edges
     assert [r["evidence"] for r in rows] == ["recorded", "recorded", "inferred", "recorded"]
 
 
+def test_data_that_a_commit_waits_for_while_it_writes_the_log_is_its_writers(builder, edges_of):
+    """Kernels since 3.x submit the data in the flushing phase, and wait for it in the next one."""
+    builder.call("write", -500, 10, tid=5, comm="writer", dev=1, ret=70_000)
+    builder.call("fsync", 0, 10, ((COMMIT, 1_000_000),), tid=2, comm="lmtp", dev=1)
+    builder.commit(0, 1_000_000, dev=1, locking_ns=0, flushing_ns=10_000, logging_ns=990_000)
+    data = "filemap_fdatawait_range_keep_errors < jbd2_journal_commit_transaction < kjournald2"
+    builder.sleep(100_000, 600_000, f"schedule < io_schedule < folio_wait_writeback < {data}")
+    assert (2, "ordered_data", 5, 600_000) in short(edges_of())
+
+
 def test_ones_own_commit_has_no_culprit(builder, edges_of):
     builder.call("fsync", 0, 10, ((COMMIT, 1000),), tid=2)
     builder.commit(0, 1000, trigger="call", trigger_pid=2, trigger_tid=2, trigger_seq=0,
@@ -137,7 +147,7 @@ def test_the_waker_is_named_where_nothing_else_is_known(builder, edges_of):
     builder.rows["segments"][-1].update(waker="task", waker_pid=3, waker_tid=3, waker_comm="peer")
     builder.call("fsync", 5000, 10, ((COMMIT, 1000),), tid=2)
     builder.rows["segments"][-1].update(waker="task", waker_pid=7, waker_tid=7, waker_comm="jbd2")
-    builder._add("threads", tid=7, pid=7, comm="jbd2/loop0-8", kind="kernel")
+    builder.add("threads", tid=7, pid=7, comm="jbd2/loop0-8", kind="kernel")
     assert short(edges_of()) == [(2, "waker", 3, 1000)]  # a kernel thread is no culprit
 
 

@@ -8,6 +8,7 @@ import base64
 import csv
 import json
 import sqlite3
+import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,11 +21,13 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from spoolscope_testing.trace_builder import START
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.selection import Selection
 from spoolscope.cli.main import group
+from spoolscope.export.fio_files import _names
 from spoolscope.export.formats import EXPORTERS
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.schema import TABLES
@@ -247,7 +250,7 @@ def expected(trace: Path, selection: Selection, name: str) -> Sums:
 
 
 def test_every_format_of_calls_is_read_here() -> None:
-    assert list(EXPORTERS) == [*READERS, "fio"]
+    assert list(EXPORTERS) == [*READERS, "fio", "fio-files"]
 
 
 def test_fio_gets_the_requests_of_the_busiest_disk_in_order(builder, tmp_path: Path) -> None:
@@ -257,7 +260,7 @@ def test_fio_gets_the_requests_of_the_busiest_disk_in_order(builder, tmp_path: P
     builder.block_io(7_000, dev=8 << 20, bytes=0, preflush=True)
     builder.block_io(7_500, dev=8 << 20, op="flush", bytes=0)
     builder.block_io(9_000, dev=8 << 20, op="read", sector=2, bytes=512)
-    builder.block_io(9_000, dev=8 << 20, op="discard", sector=0, bytes=1024)
+    builder.block_io(9_001, dev=8 << 20, op="discard", sector=0, bytes=1024)
     builder.block_io(2_000, dev=9 << 20, sector=1, parent_dev=8 << 20)  # the same, below
     builder.block_io(3_000, dev=3 << 20, sector=1)  # of another disk
     export(builder.write(), "fio", tmp_path / "out")
@@ -274,6 +277,73 @@ def test_fio_gets_the_requests_of_the_busiest_disk_in_order(builder, tmp_path: P
         "8 disk-8-0 trim 0 1024",
         "8 disk-8-0 close",
     ]
+
+
+def test_a_block_trace_with_stages_alone_is_one_for_fio(builder, tmp_path: Path) -> None:
+    for at_ns, op, rwbs, size in ((0, "write", "FWFS", 4096), (5000, "read", "RA", 512),
+                                  (7000, "write", "FF", 0), (9000, "flush", "F", 0)):  # fmt: skip
+        builder.add("block_stages", ts_ns=START + at_ns, dev=8 << 20, sector=8, bytes=size, op=op,
+                    rwbs=rwbs, bios=1, merged=0, requeued=0, error=0, tid=1)  # fmt: skip
+    export(builder.write(), "fio", tmp_path / "out")
+    actions = [line.split()[2] for line in (tmp_path / "out").read_text().splitlines()[3:]]
+    assert actions == ["sync", "write", "sync", "read", "sync", "close"]
+
+
+def test_no_file_of_fio_has_the_name_made_for_another() -> None:
+    paths = {1: "file-2", 2: "-x", 3: "file-4/a", 4: "x" * 201, 5: "a", 6: "a/b", 7: "a", 8: ""}
+    names = _names(paths)
+    assert names == {
+        1: "file-1", 2: "file-2", 3: "file-3", 4: "file-4", 5: "file-5", 6: "a/b", 7: "file-7",
+        8: "file-8",
+    }  # fmt: skip
+
+
+def test_fio_gets_calls_on_files_by_thread_and_the_others_are_counted(
+    builder, tmp_path: Path
+) -> None:
+    regular, directory = 0o100600, 0o40700
+    for call, tid, path, mode, facts in (
+        ("openat", 1, "a b/c", regular, {"ret": 3}),
+        ("openat", 1, "a b/c", regular, {"ret": 4}),
+        ("write", 1, "a b/c", regular, {"offset": 5, "ret": 7}),
+        ("write", 1, "a b", regular, {"offset": 0, "ret": 2}),  # was no directory then
+        ("fdatasync", 1, "a b/c", regular, {"ret": 0}),
+        ("close", 1, "a b/c", regular, {"ret": 0}),
+        ("read", 1, "a b/c", regular, {"offset": 12, "ret": 0}),
+        ("fsync", 1, "a b", directory, {"ret": 0}),
+        ("rename", 1, "a b/c", regular, {"ret": 0}),
+        ("pread64", 2, "x:2,S", regular, {"offset": 0, "ret": 9}),  # after thread 1
+        ("fsync", 3, "x:2,S", regular, {"ret": 0}),  # beside it, without reads and writes
+    ):
+        at_ns = {1: len(builder.rows["syscalls"]) * 1000, 2: 50_000, 3: 50_001}[tid]
+        builder.call(call, at_ns, 500, tid=tid, path=path, obj_mode=mode, **facts)
+    export(builder.write(), "fio-files", out := tmp_path / "out")
+    assert (out / "job-0001.log").read_text().splitlines() == [
+        "fio version 3 iolog",
+        "0 files/a_b/c add",
+        "0 files/file-1 add",
+        "0 files/x:2,S add",
+        "0 files/a_b/c open",
+        "2 files/a_b/c write 5 7",
+        "3 files/file-1 open",
+        "3 files/file-1 write 0 2",
+        "4 files/a_b/c datasync 0 0",
+        "7 files/a_b/c close",
+        "7 files/file-1 close",
+        "50 files/x:2,S open",
+        "50 files/x:2,S read 0 9",
+        "50 files/x:2,S close",
+    ]
+    assert "read_iolog=job-0001.log" in (out / "replay.fio").read_text()
+    assert not (out / "job-0002.log").exists()
+    rows = csv.DictReader((out / "unsaid.csv").read_text().splitlines())
+    unsaid = {(row["call"], row["n"]) for row in rows}
+    assert unsaid == {("read", "1"), ("fsync", "1"), ("rename", "1")}
+    (tmp_path / "scratch").mkdir()
+    subprocess.run(["sh", out / "prepare.sh", tmp_path / "scratch"], check=True)
+    sizes = {file.name: file.stat().st_size for file in (tmp_path / "scratch").rglob("*")
+             if file.is_file()}  # fmt: skip
+    assert sizes == {"c": 12, "file-1": 2, "x:2,S": 9}
 
 
 def test_a_trace_without_requests_is_none_for_fio(builder, tmp_path: Path) -> None:
@@ -349,7 +419,7 @@ def test_perfetto_joins_waits_to_commits_and_requests(builder, tmp_path: Path) -
 def test_a_trace_of_disks_alone(name: str, builder, tmp_path: Path) -> None:
     at = 1_700_000_000_000_000_000
     for n, done in enumerate((1000, None)):
-        builder._add("block_stages", ts_ns=at + n, op="write", rwbs="WS", tid=7, bytes=4096, g_ns=1,
+        builder.add("block_stages", ts_ns=at + n, op="write", rwbs="WS", tid=7, bytes=4096, g_ns=1,
                      i_ns=2, d_ns=3, c_ns=done, dev=8 << 20, comm="x")  # fmt: skip
     export(builder.write(), name, tmp_path / "out")
     assert READERS[name](tmp_path / "out") == (Counter(), Counter(cpu=0) if name in OF_TIME else {})

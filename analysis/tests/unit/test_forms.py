@@ -17,8 +17,8 @@ from spoolscope.cli.plan import _folded
 from spoolscope.cli.sheets import Sheet, sheets
 from spoolscope.traces.errors import INCOMPLETE
 
-NO_FORMS = ("top", "completion", "help", "query")
-"""Verbs without these forms: ``top`` prints lines, ``query`` has --format, others no facts."""
+NO_FORMS = ("completion", "help", "query")
+"""Verbs without these forms: ``query`` has --format, others no facts."""
 
 OF_A_TRACE = {
     "info": ["info", "TRACE"],

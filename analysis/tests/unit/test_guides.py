@@ -14,8 +14,15 @@ from pathlib import Path
 
 import click
 import pytest
+from spoolscope_testing.rollups import RollupMaker
 
 from spoolscope.cli import main as cli
+
+# Ibis calls what DuckDB has deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fetch_arrow_table:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*fetch_record_batch:DeprecationWarning"),
+]
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -62,8 +69,14 @@ def _shown(page: Path, line: int, text: str) -> Iterator[Shown]:
 
 ALL = [command for page in PAGES for command in shown_commands(page)]
 OWN = [c for c in ALL if "spoolscope" in c.words[:2] and not {"|", ">"} & set(c.words)]
-ROOTED = [c for c in OWN if c.words[0] == "sudo"]
-RUN = [c for c in OWN if c.words[0] == "spoolscope"]
+# An exporter goes on until it is stopped, unless it writes files.
+SERVING = [
+    c for c in OWN if "exporter" in c.words[:3] and not {"--once", "--write-rules"} & set(c.words)
+]
+# Another engine is a cluster of its own, a bucket is on a server.
+AWAY = [c for c in OWN if "--engine" in c.words or any("s3://" in word for word in c.words)]
+ROOTED = [c for c in OWN if c.words[0] == "sudo" or c in SERVING or c in AWAY]
+RUN = [c for c in OWN if c not in ROOTED]
 
 
 def name(command: Shown) -> str:
@@ -106,6 +119,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / "target").rmdir()
     for alias in ("which", "candidates", "kernels", "options"):
         (place / alias).symlink_to("with")
+    RollupMaker().write(place / "rollups")
     (place / "log.1").write_text(
         '1792000000.000001 openat(AT_FDCWD, "/var/mail/new/1", O_RDONLY) = 3</var/mail/new/1> '
         "<0.000009>\n1792000000.000100 close(3</var/mail/new/1>) = 0 <0.000002>\n"

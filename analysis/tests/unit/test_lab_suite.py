@@ -1,12 +1,19 @@
-"""The part of a slow disk's log that culprits caused."""
+"""The part of a slow disk's log that culprits caused; what is left out; the slow server."""
+
+import errno
+from contextlib import nullcontext
+
+import pytest
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.explain import explain
+from spoolscope.lab import slow_server, trouble_runs
 from spoolscope.lab.accuracy import Score
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.slowdisk import Delayed
 from spoolscope.lab.suite import Deed, Outcome, _asked_by, _until_asked
 from spoolscope.lab.table import markdown, text
+from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
 MS = 1_000_000
@@ -82,3 +89,20 @@ def test_the_table_fits_a_terminal(builder):
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith(tuple(FAULTS)) for line in lines) == len(FAULTS)
     assert lines[-1] == "Not shown here: robbed, directly, beyond; --csv has all."
+
+
+def test_a_trouble_that_cannot_be_made_is_named_with_the_remedy(monkeypatch, tmp_path):
+    def fails(*_):
+        raise SpoolscopeError("mkfs.ext4 is missing", remedy="apt-get install e2fsprogs")
+
+    monkeypatch.setattr(trouble_runs, "recorded", fails)
+    monkeypatch.setattr(trouble_runs, "memory_directory", lambda: nullcontext(tmp_path))
+    found, left_out = trouble_runs.run_all(["dotlock"], lambda *_: None)
+    assert (found, len(left_out)) == ([], 2)
+    assert left_out[0].endswith(": mkfs.ext4 is missing; apt-get install e2fsprogs")
+
+
+@pytest.mark.parametrize("name", [b"autorun.inf\0", b"-1\0", b"\0"])
+def test_the_slow_server_goes_on_after_a_name_that_it_does_not_have(name):
+    assert slow_server.answer(slow_server.LOOKUP, 1, name) == errno.ENOENT
+    assert isinstance(slow_server.answer(slow_server.LOOKUP, 1, b"7\0"), bytes)

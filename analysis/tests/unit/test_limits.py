@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from spoolscope.cli.freeze_rules import FreezeRuleType
-from spoolscope.cli.limits import Duration, LimitType, Number
+from spoolscope.cli.limits import Days, Duration, LimitType, Number, Size
 from spoolscope.cli.main import group
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
@@ -21,7 +21,7 @@ TEXTS = {
     "window": "{}",
     "freeze_on": "slow={}",
 }
-NUMBERS = (Number, Duration, LimitType, FreezeRuleType)
+NUMBERS = (Number, Duration, LimitType, Days, Size, FreezeRuleType)
 
 
 def leaves(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -15,7 +15,7 @@ SPOOL = {"mount": "/spool", "fstype": "ext4", "options": "rw", "source": "x", "d
 
 
 def name(builder, path, **columns):
-    builder._add("tree", path_id=builder.path_id(path), **columns)
+    builder.add("tree", path_id=builder.path_id(path), **columns)
 
 
 @pytest.mark.parametrize(

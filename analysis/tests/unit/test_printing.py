@@ -29,8 +29,8 @@ DOCUMENTS = {
     "spoolscope/traces/results_format.py",
     "spoolscope/cli/help.py",
 }
-# It prints JSON for the command that started it, never to a terminal.
-SPEAKERS = {"spoolscope/lab/mailserver/inside.py"}
+# They answer the command that started them, never a terminal.
+SPEAKERS = {"spoolscope/lab/mailserver/inside.py", "spoolscope/lab/slow_server.py"}
 TITLE = "\x1b]0;owned\x07"
 # Sequences of the progress bar: colours, cursor and line moves.
 OWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
@@ -151,7 +151,7 @@ def trace(builder) -> Path:
         builder.commit(n * 10 * ms, 5 * ms, trigger="fsync", trigger_pid=100, trigger_tid=100,
                        trigger_comm=NAME)  # fmt: skip
     for tid in (100, 101):
-        builder._add("threads", tid=tid, pid=tid, ppid=1, comm=NAME, exe=NAME, cgroup=NAME)
+        builder.add("threads", tid=tid, pid=tid, parent_pid=1, comm=NAME, exe=NAME, cgroup=NAME)
     spool = {"mount": SPOOL, "fstype": NAME, "options": NAME, "source": NAME, "dev": 1}
     programs = {"attached": [], "missing": {NAME: NAME}}
     where: Path = builder.write(

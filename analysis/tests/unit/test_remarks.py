@@ -32,9 +32,9 @@ def test_a_trace_without_segments_keeps_its_sums(builder):
 
 def test_losses_of_every_kind_are_said(builder):
     builder.call("fsync", 0, 10)
-    builder._add("losses", kind="journal", n=12)
-    builder._add("losses", kind="wait", n=3)
-    builder._add("losses", kind="syscall", pid=1, tid=1, first_seq=1, last_seq=4, n=4)
+    builder.add("losses", kind="journal", n=12)
+    builder.add("losses", kind="wait", n=3)
+    builder.add("losses", kind="syscall", pid=1, tid=1, first_seq=1, last_seq=4, n=4)
     (first, second, third) = explain(builder.write(lost=4, complete=False)).remarks
     assert first.startswith("4 records were lost")
     assert "journal 12, wait 3" in second

@@ -15,7 +15,7 @@ from spoolscope.tracers.session import Summary
 def test_it_is_not_lost(monkeypatch, tmp_path: Path, status, signalled, ends):
     """Check the signal; an interrupted engine (130) reports itself, with its results."""
     made = Summary(tmp_path, status, {}, signalled=signalled)
-    monkeypatch.setattr(replay_recorder, "record", lambda _request, _show: made)
+    monkeypatch.setattr(replay_recorder, "record", lambda _request, _show, **_: made)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     run = replay_recorder.replay_recorder()
     assert run is not None

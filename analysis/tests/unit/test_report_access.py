@@ -32,7 +32,7 @@ def hostile(builder, meta=None):
                        trigger_tid=100 + n % 7, trigger_comm=name, trigger_seq=n // 7)  # fmt: skip
         builder.block_io(n * 30 * MS, 1000, MS, dev=LOOP, comm=name)
         stage = {"ts_ns": n * 30 * MS, "dev": LOOP, "op": "write", "rwbs": "W", "bios": 1}
-        builder._add("block_stages", **stage, g_ns=1, d_ns=5, c_ns=MS, comm=name)
+        builder.add("block_stages", **stage, g_ns=1, d_ns=5, c_ns=MS, comm=name)
     for n, name in enumerate(EVIL):
         builder.thread(100 + n, name, cgroup=f"/system.slice/{name}.service")
     return builder.write(kernel=EVIL[0], program_names="kept", **(meta or {}))

@@ -4,6 +4,8 @@ import itertools
 import json
 
 import pytest
+from spoolscope_testing.replay_builder import ReplayBuilder
+from spoolscope_testing.trace_builder import TraceBuilder
 
 from spoolscope.report.build import build
 
@@ -15,21 +17,21 @@ WAITS = {
 }
 
 
-@pytest.fixture
-def report(builder, new_replay, new_builder, tmp_path):
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
     """Return the report of a replay on two candidates, both recorded."""
+    place = tmp_path_factory.mktemp("report")
+    builder = TraceBuilder(place / "trace")
     for n in range(N):
         builder.call("fsync" if n % 3 == 0 else "openat", n * 30 * MS, 1000, path=f"u/tmp/{n}")
-    replay = new_replay("out", builder.write(), N)
+    replay = ReplayBuilder(place / "out", builder.write(), N)
     for number, (name, stack) in enumerate(WAITS.items(), start=1):
-        directory = replay.run(name, [number * MS] * N)
-        recorded = new_builder("unused")
-        recorded.path = directory / "trace"
+        recorded = TraceBuilder(replay.run(name, [number * MS] * N) / "trace")
         for n in range(N):
             recorded.call("fsync", n * 30 * MS, 1000, ((stack, number * MS),), path=f"u/cur/{n}")
             recorded.commit(n * 30 * MS, number * MS)
         recorded.write()
-    return build([replay.write()], tmp_path / "report.html")
+    return build([replay.write()], place / "report.html")
 
 
 def requests_of(browser):

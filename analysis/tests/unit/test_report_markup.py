@@ -32,4 +32,4 @@ def test_no_figure_of_a_page_reads_a_name_as_markup(builder):
     assert [text for text in found if "&lt;b&gt;x" in text]
     assert NAME not in html
     (data,) = re.findall(r'<script[^>]*class="window-data"[^>]*>(.*?)</script>', html)
-    assert json.loads(data)["programs"] == [NAME]
+    assert json.loads(data)["processes"] == [f"{NAME} (100)"]

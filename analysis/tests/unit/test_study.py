@@ -17,7 +17,7 @@ def found(builder):
     builder.call("fsync", 2500 * MS, MS, ((WAIT, 9 * MS),), path="u1/dovecot-uidlist", errno=5)
     builder.call("umask", 2600 * MS, MS)
     for n in range(3):
-        builder._add("tree", path_id=builder.path_id(f"u1/tmp/{n}"), ino=n, dev=1)
+        builder.add("tree", path_id=builder.path_id(f"u1/tmp/{n}"), ino=n, dev=1)
     builder.commit(1110 * MS, 20 * MS)
     builder.commit(1140 * MS, 10 * MS)
     return study(builder.write())

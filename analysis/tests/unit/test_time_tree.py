@@ -4,7 +4,7 @@ import pytest
 
 from spoolscope.analysis.bins import OTHERS
 from spoolscope.analysis.study import study
-from spoolscope.analysis.time_tree import OTHER_CALLS, OTHER_CAUSES, PROGRAMS, Node
+from spoolscope.analysis.time_tree import OTHER_CALLS, OTHER_CAUSES, PROCESSES, Node
 
 MS = 1_000_000
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
@@ -30,9 +30,9 @@ def test_parts_add_up_to_what_they_are_of(builder):
             assert sum(part.ns for part in parts) == node.ns
         if len(path) < 2:
             assert sum(part.n for part in parts) == node.n
-    programs = [path for path in tree if len(path) == 1]
-    assert len(programs) == PROGRAMS + 1
-    assert (OTHERS,) in programs
+    processes = [path for path in tree if len(path) == 1]
+    assert len(processes) == PROCESSES + 1
+    assert (OTHERS,) in processes
 
 
 def test_waits_of_programs_for_programs_are_no_part(builder):
@@ -40,8 +40,8 @@ def test_waits_of_programs_for_programs_are_no_part(builder):
     builder.call("fsync", 0, 1000, ((COMMIT, 3 * MS),), tid=2, comm="lmtp")
     tree = tree_of(builder.write())
     assert tree[()].ns == 3 * MS + 2000
-    assert tree["lmtp", "fsync", "journal_commit"] == Node(
-        ("lmtp", "fsync", "journal_commit"), 3 * MS, None)  # fmt: skip
+    assert tree["lmtp (2)", "fsync", "journal_commit"] == Node(
+        ("lmtp (2)", "fsync", "journal_commit"), 3 * MS, None)  # fmt: skip
 
 
 def test_small_calls_and_causes_are_together(builder):
@@ -49,8 +49,30 @@ def test_small_calls_and_causes_are_together(builder):
     for n, call in enumerate(("stat", "access", "read")):
         builder.call(call, 2000 * MS + n, 700)
     tree = tree_of(builder.write())
-    assert (tree["lmtp", OTHER_CALLS].ns, tree["lmtp", OTHER_CALLS].n) == (2100, 3)
-    assert tree["lmtp", "fsync", OTHER_CAUSES].ns == 1000
+    assert (tree["lmtp (100)", OTHER_CALLS].ns, tree["lmtp (100)", OTHER_CALLS].n) == (2100, 3)
+    assert tree["lmtp (100)", "fsync", OTHER_CAUSES].ns == 1000
+
+
+def test_large_processes_are_alone_and_the_small_ones_of_a_program_together(builder):
+    times = {("imap", pid): 1000 * MS for pid in (1, 2)}
+    times |= {("imap", 10 + n): MS for n in range(1200)} | {
+        ("lmtp", 5000 + n): MS for n in range(3)
+    }
+    times |= {("qmgr", 6000): MS, ("cleanup", 7000): 900 * MS, ("cleanup", 7001): MS}
+    for (comm, pid), ns in times.items():
+        builder.call("fsync", 0, ns, tid=pid, pid=pid, comm=comm)
+    builder.call("fcntl", 0, 0, ((LOCK, 5000 * MS),), tid=5000, pid=5000, comm="lmtp")
+    processes = {path[0]: (node.ns, node.n) for path, node in tree_of(builder.write()).items()
+                 if len(path) == 1}  # fmt: skip
+    assert processes == {
+        "imap (1)": (1000 * MS, 1),
+        "imap (2)": (1000 * MS, 1),
+        "imap (1,200 others)": (1200 * MS, 1200),
+        "cleanup (7000)": (900 * MS, 1),
+        "cleanup (7001)": (MS, 1),
+        "lmtp (3 processes)": (3 * MS, 4),
+        "qmgr (6000)": (MS, 1),
+    }
 
 
 @pytest.mark.parametrize("calls", [0, 1])

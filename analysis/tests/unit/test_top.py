@@ -1,5 +1,6 @@
 """spoolscope top: one interval by process, and its output."""
 
+import csv
 import itertools
 import json
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from spoolscope.analysis.top import study_interval
 from spoolscope.cli import top
 from spoolscope.cli.main import group
+from spoolscope.cli.top_forms import FormPrinter
 from spoolscope.traces.recording import Recording, write_control
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
@@ -57,7 +59,7 @@ def test_a_screen_shows_each_trace_once_and_counts_those_skipped(busy, tmp_path,
     write_control(place, control)
     busy.path = place / "trace-000001"
     busy.write(segment=1)
-    screen = top.Screen(place, 2, clear=True, as_json=False)
+    screen = top.Screen(place, 2, clear=True)
     screen.look()
     screen.look()
     heading, columns, *rows = capsys.readouterr().out.splitlines()
@@ -67,7 +69,7 @@ def test_a_screen_shows_each_trace_once_and_counts_those_skipped(busy, tmp_path,
     assert max(map(len, (heading, columns, *rows))) < 80
     busy.path = place / "trace-000002"
     busy.write(segment=4, lost=3)
-    screen.as_json = True
+    screen.printer = FormPrinter("json", names=False)
     screen.look()
     [line] = capsys.readouterr().out.splitlines()
     assert [p["calls"] for p in json.loads(line)["processes"]] == [7, 6, 0]
@@ -92,8 +94,29 @@ def test_traces_come_and_go_while_it_looks(busy, tmp_path, capsys, monkeypatch):
         return found
 
     monkeypatch.setattr(Recording, "traces", traces)
-    top.Screen(place, 2, clear=False, as_json=True).look()
+    top.Screen(place, 2, clear=False, printer=FormPrinter("json", names=False)).look()
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_intervals_as_one_csv_table_and_as_markdown(capsys):
+    user = {"comm": "lm,tp\x1b", "calls": 2, "causes": {"cpu": 5, "journal_commit": 7}}
+    idle = {"comm": "imap", "calls": 0, "causes": {}}
+    intervals = [{"start_ns": n, "duration_ns": 9, "programs": [user, idle]} for n in (1, 10)]
+    printer = FormPrinter("csv", names=False)
+    for interval in (intervals[0], {**intervals[0], "programs": []}, intervals[1]):
+        printer.show(interval, "programs")
+    rows = list(csv.reader(capsys.readouterr().out.splitlines(), strict=True))
+    first = ["start_ns", "duration_ns", "comm", "calls", "largest_cause", "largest_cause_ns"]
+    assert rows[0] == first
+    assert [row[0] for row in rows[1:]] == ["1", "1", "10", "10"]
+    assert rows[1][3:] == ["2", "journal_commit", "7"]
+    assert rows[2][3:] == ["0", "", ""]
+    assert "\x1b" not in rows[1][2]
+    assert rows[1][2].startswith("lm,tp")
+    FormPrinter("markdown", names=True).show(intervals[0], "programs")
+    mark, _, heads, *lines = capsys.readouterr().out.splitlines()
+    assert mark == "Real names: do not give away."
+    assert heads.count("|") == lines[0].count("|") == lines[1].count("|") == 7
 
 
 def test_a_spool_has_to_be_named():

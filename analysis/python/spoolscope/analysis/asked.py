@@ -6,6 +6,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
+from spoolscope.analysis import insight_tables
 from spoolscope.analysis.stage import Made
 from spoolscope.analysis.stages import STAGES, begin
 from spoolscope.traces.columns import Table
@@ -19,6 +20,9 @@ SQL_TYPES = {"int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "double
 
 DERIVED: dict[str, Made] = {made.name: made for stage in STAGES for made in stage.makes}
 """The tables that stages make for queries; ``inner`` tables are for other stages only."""
+
+EXPLAINED = frozenset(made.name for made in (insight_tables.TOTALS, *insight_tables.EVIDENCE))
+"""Those that need facts of an explanation (``Explanation.facts``)."""
 
 NAMES = (*TABLES, *DERIVED)
 

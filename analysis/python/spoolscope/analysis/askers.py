@@ -125,7 +125,7 @@ def study_askers(
     return Askers(
         programs=[study.asker(group, 0) for group in programs[:SHOWN]],
         n_programs=len(programs),
-        forcing=next((study.told(g, asker) for g, _, asker in forcing if g is chosen), None),
+        forcing=next((study.with_call(g, asker) for g, _, asker in forcing if g is chosen), None),
     )
 
 
@@ -173,7 +173,7 @@ class _Study:
             outside_ns=sum(ns for (pid, _), ns in self._times.items() if pid not in inside),
         )
 
-    def told(self, group: Group, asker: Asker) -> Asker:
+    def with_call(self, group: Group, asker: Asker) -> Asker:
         """Add the call, and its path, with which a group asked for most of its commits."""
         pids = sorted(group.pids)
         return replace(asker, syscall=self._most("syscall", pids), path=self._most("path", pids))

@@ -1,4 +1,4 @@
-"""The recording in bins of time: calls by length, time by program and cause, slowest calls, marks.
+"""The recording in bins of time: calls by length, time by process and cause, slowest calls, marks.
 
 A call counts in the bin in which it began, with all of its time: the bins from one time to another
 add up to the sums of ``explain --slice`` for the calls begun then.
@@ -14,13 +14,14 @@ import duckdb
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, charged
 from spoolscope.analysis.latency import NO_LOCKS
 from spoolscope.analysis.overlay import one_at_a_time
+from spoolscope.analysis.process_parts import make_process_parts, part_names
 from spoolscope.analysis.services import DISK_FLUSH, FLUSH
 
 MAX_BINS = 200
 SHORTEST_NS = 1_000_000
 LEVELS_A_DECADE = 4
-PROGRAMS = 12
-"""Number of programs with sums of their own, those with most time; the others are one."""
+PROCESSES = 16
+"""Number of parts (see ``process_parts``) with sums of their own; the others are one."""
 SLOWEST = 10
 """Number of slowest calls kept of each bin."""
 OTHERS = "(others)"
@@ -29,23 +30,24 @@ MARKS = {"commit": "commit", "flush": "cache flush", "frozen": "frozen"}
 """Events marked on the time axis: a commit is under way; a disk empties its cache; calls wait for a
 frozen filesystem."""
 
-# All numbers about calls, in one pass over them; programs and levels are sums of these rows.
+# All numbers about calls, in one pass over them; processes and levels are sums of these rows.
 _CALLS = f"""
 CREATE OR REPLACE TEMP TABLE bin_calls AS
-SELECT {{place}} AS bin, comm, syscall,
+SELECT {{place}} AS bin, part, syscall,
     CAST(floor({LEVELS_A_DECADE} * log10(greatest(dur_ns, 1))) AS INTEGER) AS level,
     CAST(count(*) AS BIGINT) AS n,
-    {", ".join(f"CAST(sum({ns}) AS BIGINT) AS {cause}" for cause, ns in MACHINE.items())}
-FROM shown_calls GROUP BY ALL
+    {", ".join(f"CAST(sum({ns}) AS BIGINT) AS {cause}_ns" for cause, ns in MACHINE.items())}
+FROM shown_calls JOIN process_parts USING (pid) GROUP BY ALL
 """
 
 _TIMES = f"""
 CREATE OR REPLACE TEMP TABLE bin_times AS
-SELECT bin, comm, syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
-    SELECT bin, comm, syscall, unnest({list(MACHINE)}) AS cause,
-        unnest([{", ".join(MACHINE)}]) AS ns
+SELECT bin, part, syscall, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
+    SELECT bin, part, syscall, unnest({list(MACHINE)}) AS cause,
+        unnest([{", ".join(f"{cause}_ns" for cause in MACHINE)}]) AS ns
     FROM bin_calls
-    UNION ALL SELECT {{place}}, comm, syscall, cause, dur_ns FROM named_waits WHERE shown
+    UNION ALL SELECT {{place}}, part, syscall, cause, dur_ns
+    FROM named_waits JOIN process_parts USING (pid) WHERE shown
 ) GROUP BY ALL HAVING sum(ns) > 0
 """
 
@@ -132,8 +134,8 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Program:
-    """Calls begun in each bin, and their time by cause, of a program."""
+class ProcessBins:
+    """Calls begun in each bin, and their time by cause, of a process or of several together."""
 
     calls: list[int]
     causes: dict[str, list[int]]
@@ -148,7 +150,8 @@ class Bins:
         n: Number of bins.
         levels: Lengths of calls, lowest first: level k is from 10^(k/4) to 10^((k+1)/4) ns.
         counts: Calls by level and bin, without those for locks between programs.
-        programs: By name, the most time (without waits for other programs) first, ``OTHERS`` last.
+        processes: By name (see ``process_parts``), the most time (without waits for other programs)
+            first, ``OTHERS`` last.
         slowest: The slowest calls of each bin, without lock calls, too.
         marks: By name in ``MARKS``; a mark without events is left out.
     """
@@ -157,7 +160,7 @@ class Bins:
     n: int
     levels: list[int] = field(default_factory=list)
     counts: list[list[int]] = field(default_factory=list)
-    programs: dict[str, Program] = field(default_factory=dict)
+    processes: dict[str, ProcessBins] = field(default_factory=dict)
     slowest: list[list[Moment]] = field(default_factory=list)
     marks: dict[str, Mark] = field(default_factory=dict)
 
@@ -165,8 +168,8 @@ class Bins:
         """Return {cause: ns} of the calls begun in the bins ``first`` to ``last``, both counted."""
         upto = self.n if last is None else last + 1
         sums: dict[str, int] = defaultdict(int)
-        for program in self.programs.values():
-            for cause, values in program.causes.items():
+        for process in self.processes.values():
+            for cause, values in process.causes.items():
                 sums[cause] += sum(values[first:upto])
         return {cause: sums[cause] for cause in CAUSES if sums.get(cause)}
 
@@ -180,7 +183,8 @@ class Bins:
 def in_bins(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], most: int = MAX_BINS) -> Bins:
     """Return the recording in bins (needs the tables of ``study_commits``).
 
-    Creates ``bin_calls`` and ``bin_times``.
+    Creates ``process_parts``, ``bin_lengths``, ``bin_calls``, ``bin_times``, ``bin_slowest`` and
+    ``marks``.
 
     Args:
         con: A connection with an explained trace.
@@ -196,6 +200,11 @@ def in_bins(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], most: int =
     def place(at: str) -> str:
         return f"CAST(least({n - 1}, greatest(0, ({at} - {start}) // {bin_ns})) AS INTEGER)"
 
+    make_process_parts(con)
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE bin_lengths AS "
+        f"SELECT {start}::BIGINT AS start_ns, {bin_ns}::BIGINT AS bin_ns, {n}::BIGINT AS n"
+    )
     con.execute(_CALLS.format(place=place("ts_ns")))
     con.execute(_TIMES.format(place=place("call_ns")))
     con.execute(_SLOWEST.format(place=place("ts_ns")))
@@ -208,7 +217,7 @@ def in_bins(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any], most: int =
         n=n,
         levels=levels,
         counts=counts,
-        programs=_programs(con, n),
+        processes=_processes(con, n),
         slowest=_slowest(con, n, start),
         marks=_marks(con, n, place, start, bin_ns),
     )
@@ -240,29 +249,30 @@ def _levels(con: duckdb.DuckDBPyConnection, n: int) -> tuple[list[int], list[lis
     return levels, counts
 
 
-def _programs(con: duckdb.DuckDBPyConnection, n: int) -> dict[str, Program]:
-    totals: dict[str, int] = defaultdict(int)
+def _processes(con: duckdb.DuckDBPyConnection, n: int) -> dict[str, ProcessBins]:
+    totals: dict[int, int] = defaultdict(int)
     times = con.execute(
-        "SELECT bin, comm, cause, CAST(sum(ns) AS BIGINT) FROM bin_times GROUP BY ALL"
+        "SELECT bin, part, cause, CAST(sum(ns) AS BIGINT) FROM bin_times GROUP BY ALL"
     ).fetchall()
     calls = con.execute(
-        "SELECT bin, comm, CAST(sum(n) AS BIGINT) FROM bin_calls GROUP BY ALL"
+        "SELECT bin, part, CAST(sum(n) AS BIGINT) FROM bin_calls GROUP BY ALL"
     ).fetchall()
-    for _, comm, _ in calls:
-        totals[comm] += 0
-    for _, comm, cause, ns in times:
-        totals[comm] += 0 if cause in BETWEEN_PROGRAMS else ns
-    ordered = sorted(totals, key=lambda comm: (-totals[comm], comm))
-    named = ordered[:PROGRAMS] if len(ordered) > PROGRAMS + 1 else ordered
-    shown = [*named, OTHERS] if len(named) < len(ordered) else named
-    found = {comm: Program([0] * n, defaultdict(lambda: [0] * n)) for comm in shown}
-    for bin_, comm, number in calls:
-        found[comm if comm in found else OTHERS].calls[bin_] += number
-    for bin_, comm, cause, ns in times:
-        found[comm if comm in found else OTHERS].causes[cause][bin_] += ns
+    for _, part, _ in calls:
+        totals[part] += 0
+    for _, part, cause, ns in times:
+        totals[part] += 0 if cause in BETWEEN_PROGRAMS else ns
+    names = part_names(con)
+    ordered = sorted(totals, key=lambda part: (-totals[part], names[part]))
+    own = ordered[:PROCESSES] if len(ordered) > PROCESSES + 1 else ordered
+    named = {part: names[part] if part in own else OTHERS for part in ordered}
+    found = {name: ProcessBins([0] * n, defaultdict(lambda: [0] * n)) for name in named.values()}
+    for bin_, part, number in calls:
+        found[named[part]].calls[bin_] += number
+    for bin_, part, cause, ns in times:
+        found[named[part]].causes[cause][bin_] += ns
     return {
-        comm: Program(one.calls, {c: one.causes[c] for c in CAUSES if c in one.causes})
-        for comm, one in found.items()
+        name: ProcessBins(one.calls, {c: one.causes[c] for c in CAUSES if c in one.causes})
+        for name, one in found.items()
     }
 
 

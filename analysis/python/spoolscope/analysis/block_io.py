@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields
 import duckdb
 import numpy as np
 
-from spoolscope.analysis.latency import QUANTILES, SYSCALL_CLASSES, Curve, curve, supported
+from spoolscope.analysis.latency import QUANTILES, Curve, curve, supported
+from spoolscope.traces.calls import of_kind
 
 DATA, AWAITED, LATER = "data", "metadata_awaited", "metadata_later"
 LABELS = {
@@ -54,7 +55,7 @@ FROM requests GROUP BY ALL
 """
 _CALLS = f"""
 SELECT CAST(coalesce(sum(ret), 0) AS BIGINT) FROM syscalls
-WHERE ret > 0 AND syscall IN {(*SYSCALL_CLASSES["write"], "copy_file_range")}
+WHERE ret > 0 AND syscall IN {of_kind("write", "copy_range")}
 """
 # A request with PREFLUSH is inserted again after the cache flush, which its time shows. The letter
 # F stands before that of the operation.
@@ -219,8 +220,9 @@ def _requests(dev: int, for_dev: int | None, kind: str, n: int, *rest: int) -> R
         value if supported(n, q) else None
         for value, q in ((q50, 0.5), (q99, 0.99), (d50, 0.5), (d99, 0.99))
     ]
-    values = dict(zip((one.name for one in fields(Requests)[4:]), (*numbers_, *known, longest),
-                      strict=True))  # fmt: skip
+    values = dict(
+        zip((one.name for one in fields(Requests)[4:]), (*numbers_, *known, longest), strict=True)
+    )
     return Requests(dev=dev, for_dev=for_dev, kind=kind, n=n, **values)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
 """Stages that look at calls: what they waited for, which thread had it, and where."""
 
 from spoolscope.analysis.callers import time_callers
-from spoolscope.analysis.claims import find_sleeps
+from spoolscope.analysis.claims import find_askers, find_phases, find_sleeps, find_turns
 from spoolscope.analysis.cpu import label_samples, study_cpu
 from spoolscope.analysis.culprits import find_culprits
 from spoolscope.analysis.latency import sum_calls
@@ -202,11 +202,8 @@ CALL_STAGES: tuple[Stage, ...] = (
         _directories,
     ),
     Stage(
-        "sleeps",
-        (
-            "segments", "threads", "commits", "stacks", "stack_causes", "named_waits", "waits",
-            "syscalls", "block_ios", "commit_spans", "commit_triggers", "leading_commits",
-        ),
+        "lock_turns",
+        ("waits",),
         (
             Made(
                 "lock_turns",
@@ -228,8 +225,28 @@ CALL_STAGES: tuple[Stage, ...] = (
                 ),
             ),
         ),
+        on(find_turns),
+    ),
+    Stage(
+        "sleeps",
+        ("segments", "threads", "commits", "stack_causes", "named_waits", "block_ios"),
+        (),
         on(find_sleeps),
-        inner=("kernel_sleeps", "all_sleeps", "guilty_phases", "asked"),
+        inner=("kernel_sleeps", "all_sleeps"),
+    ),
+    Stage(
+        "guilty_phases",
+        ("commit_spans", "commit_parts", "named_waits", "stacks", "syscalls"),
+        (),
+        on(find_phases),
+        inner=("guilty_phases",),
+    ),
+    Stage(
+        "asked",
+        ("leading_commits", "commit_triggers", "commit_spans"),
+        (),
+        on(find_askers),
+        inner=("asked",),
     ),
     Stage(
         "edges",

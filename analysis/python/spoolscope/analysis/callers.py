@@ -159,7 +159,9 @@ def _sums(rows: Iterable[tuple[str, int | None, int, str, int, int]]) -> list[Ca
         if (row := found.get((name, pid))) is None:
             row = found[name, pid] = CallerTime(name, pid, processes)
         row.add(cause, n, ns)
-    ordered = sorted(found.values(), key=lambda row: (-row.filesystem_ns, -row.total_ns, row.name))
+    ordered = sorted(
+        found.values(), key=lambda r: (-r.filesystem_ns, -r.total_ns, r.name, r.pid or 0)
+    )
     kept, rest = ordered[:LISTED], ordered[LISTED:]
     if rest:
         kept.append(CallerTime(OTHERS, None, sum(row.processes for row in rest)))

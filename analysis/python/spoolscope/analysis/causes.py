@@ -69,9 +69,15 @@ def _request(
     label: str, group: str, meaning: str, objects: str, ink: Ink, in_commit: str = "other"
 ) -> Cause:
     return Cause(
-        label, group, meaning, objects, ink, at_disk=True, ends_with_request=True,
+        label,
+        group,
+        meaning,
+        objects,
+        ink,
+        at_disk=True,
+        ends_with_request=True,
         in_commit=in_commit,
-    )  # fmt: skip
+    )
 
 
 CAUSES: dict[str, Cause] = {

@@ -9,9 +9,11 @@ layer the claims of one sleep do not overlap.
 import duckdb
 
 from spoolscope.analysis.causes import AT_DISK, COMMIT_ENDS, JOURNAL_WORK, one_of
+from spoolscope.analysis.commit_parts import PART
 from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
 from spoolscope.analysis.throttle import name_limits
+from spoolscope.traces.calls import of_kind
 
 MECHANISMS = (
     "lock_holder",
@@ -176,8 +178,9 @@ INSERT INTO claims SELECT id, {LOCK}, from_ns, to_ns, {_COLUMNS} FROM (
 """
 
 # A handle that goes on in the next transaction leaves this one without an event: it let the commit
-# go on when it began to wait for that. The data that a commit has to write first is charged to the
-# process that wrote most since the commit before.
+# go on when it began to wait for that. The data that a commit has to write first, for which it
+# waits even while it writes the log, is charged to the process that wrote most since the commit
+# before.
 _PHASES = f"""
 CREATE OR REPLACE TEMP TABLE guilty_phases AS
 WITH each AS (
@@ -187,19 +190,25 @@ WITH each AS (
         to_ns - coalesce(logging_ns, 0) - coalesce(flushing_ns, 0) - coalesce(locking_ns, 0)
             AS locking_at_ns,
         to_ns - coalesce(logging_ns, 0) - coalesce(flushing_ns, 0) AS flushing_at_ns,
-        to_ns - coalesce(logging_ns, 0) AS logging_at_ns, flushing_ns,
-        holder_pid, holder_tid, holder_comm, holder_seq, holder_ns
+        flushing_ns, holder_pid, holder_tid, holder_comm, holder_seq, holder_ns
     FROM commit_spans WHERE kind = 'jbd2_commit'
 ), restarts AS (
     SELECT ts_ns, dev, pid, tid, comm, seq FROM named_waits
     WHERE cause = 'txn_lock' AND stack_id IN (
         SELECT stack_id FROM stacks WHERE symbol LIKE 'jbd2!_!_journal!_restart%' ESCAPE '!')
+), data AS (
+    SELECT commit_id, flushing_at_ns AS from_ns, flushing_at_ns + flushing_ns AS to_ns FROM each
+    WHERE flushing_ns > 0
+    UNION ALL
+    SELECT commit_id, from_ns, to_ns FROM commit_parts WHERE part = {PART["ordered_data"]}
 ), flushing AS (
     SELECT commit_id, dev, since_ns AS from_ns, flushing_at_ns AS to_ns FROM each
-    WHERE flushing_ns >= 100000
+    JOIN (SELECT commit_id, sum(to_ns - from_ns) AS data_ns FROM data GROUP BY commit_id)
+        USING (commit_id)
+    WHERE data_ns >= 100000
 ), writes AS (
     SELECT dev, pid, tid, comm, seq, ret, ts_ns AS from_ns, ts_ns + 1 AS to_ns FROM syscalls
-    WHERE ret > 0 AND syscall IN ('write', 'writev', 'pwrite64', 'pwritev', 'pwritev2')
+    WHERE ret > 0 AND syscall IN {of_kind("write")}
         AND EXISTS (SELECT 1 FROM flushing)
 ), wrote AS (
     SELECT commit_id, pid, arg_max(tid, from_ns) AS tid, arg_max(comm, from_ns) AS comm,
@@ -227,9 +236,9 @@ WITH each AS (
     WHERE r.ts_ns > locking_at_ns AND coalesce(r.dev = e.dev, true)
         AND r.tid IS DISTINCT FROM holder_tid
     UNION ALL
-    SELECT e.dev, e.committer, flushing_at_ns, logging_at_ns, m.pid, m.tid, m.comm, m.seq,
+    SELECT e.dev, e.committer, d.from_ns, d.to_ns, m.pid, m.tid, m.comm, m.seq,
         e.committer, 'ordered_data', 'inferred'
-    FROM each e JOIN most m USING (commit_id)
+    FROM each e JOIN most m USING (commit_id) JOIN data d USING (commit_id)
 )
 SELECT * FROM ({one_at_a_time("guilty", "dev", "tid, mechanism")}) ORDER BY from_ns
 """
@@ -318,20 +327,31 @@ CREATE OR REPLACE TEMP TABLE claims (
 
 
 def find_sleeps(con: duckdb.DuckDBPyConnection) -> None:
-    """Create ``all_sleeps``, numbered by ``id`` from 1.
-
-    Also create the tables from which all claims are made.
-    """
+    """Create ``kernel_sleeps``, and ``all_sleeps``, numbered by ``id`` from 1."""
     con.execute(_KERNEL_SLEEPS)
     name_limits(con, "kernel_sleeps")
-    for statement in (_SLEEPS, _TURNS):
-        con.execute(statement)
+    con.execute(_SLEEPS)
+
+
+def find_turns(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``lock_turns``: the owners of locks while others waited for them."""
+    con.execute(_TURNS)
     for _ in range(MAX_PASSED_ON):
         turns = layers(con.execute(_PASSED_ON).fetchnumpy(), 2)
+        if not len(turns.id):
+            break
         cut = {"id": turns.id, "from_ns": turns.from_ns, "to_ns": turns.to_ns}
         insert(con, _PASS_ON, cut | {"blocker": turns.held[1]})
-    for statement in (_PHASES, _ASKED):
-        con.execute(statement)
+
+
+def find_phases(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``guilty_phases``: the phases of commits with the threads that made them long."""
+    con.execute(_PHASES)
+
+
+def find_askers(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``asked``: the commits with the calls that asked for them, in order of time."""
+    con.execute(_ASKED)
 
 
 def make_claims(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:

@@ -5,6 +5,9 @@ recorded phases of the journal, from the waits of its thread, and from the reque
 had sent to the disk. Laid over the waits of calls it divides these, too.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import duckdb
 import numpy as np
 
@@ -62,6 +65,8 @@ _FILESYSTEM = " ".join(
     for begin in kind.symbols
 )
 # A btrfs fsync that wrote no tree joined the log commit of another one.
+# The first call that ends a change after the commit interval starts the commit (jbd2_journal_stop):
+# the interval is the reason, not what that call did. On a mount with sync its own wish may be.
 _SPANS = f"""
 CREATE OR REPLACE TEMP TABLE commit_spans AS
 WITH numbered AS (
@@ -69,8 +74,13 @@ WITH numbered AS (
         ts_ns + dur_ns AS to_ns,
         CASE {_FILESYSTEM} ELSE 'any' END AS filesystem
     FROM commits
+), stopped AS (
+    SELECT stack_id FROM stacks WHERE starts_with(symbol, 'jbd2_journal_stop')
 )
-SELECT *, kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL
+SELECT * REPLACE (CASE WHEN trigger = 'call' AND {{expires}}
+        AND trigger_stack_id IN (SELECT stack_id FROM stopped) THEN 'timer' ELSE trigger END
+        AS trigger),
+    kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL
     OR NOT (SELECT bool_or(kind = 'btrfs_log_commit' AND logging_ns IS NOT NULL) FROM commits)
     AS leads
 FROM numbered
@@ -228,9 +238,19 @@ FROM journal_waits w LEFT JOIN met m USING (wait_id) WHERE w.dur_ns > coalesce(m
 """
 
 
-def number_commits(con: duckdb.DuckDBPyConnection) -> None:
-    """Create ``commit_spans``: the commits, numbered by ``commit_id``."""
-    con.execute(_SPANS)
+def number_commits(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
+    """Create ``commit_spans``: the commits, numbered by ``commit_id``.
+
+    Args:
+        con: The connection.
+        meta: meta.json of the trace.
+    """
+    options = {
+        option
+        for spool in meta.get("spools") or []
+        for option in str(spool.get("options", "")).split(",")
+    }
+    con.execute(_SPANS.format(expires=options.isdisjoint({"sync", "dirsync"})))
 
 
 def take_apart(con: duckdb.DuckDBPyConnection) -> None:

@@ -40,7 +40,7 @@ COMMIT_STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         "commit_spans",
-        ("commits",),
+        ("commits", "stacks"),
         (
             Made(
                 "commit_spans",
@@ -57,7 +57,7 @@ COMMIT_STAGES: tuple[Stage, ...] = (
                 ),
             ),
         ),
-        on(number_commits),
+        lambda work: number_commits(work.con, work.meta),
     ),
     Stage(
         "commit_parts",

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from spoolscope.analysis.candidate_runs import Candidate
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.conditions import caches_at_begin
 from spoolscope.analysis.durability import beside
 from spoolscope.analysis.explain import explain
-from spoolscope.analysis.fidelity import Fidelity, fidelity
+from spoolscope.analysis.fidelity import fidelity
 from spoolscope.analysis.guests import (
     age_of_kernel,
     counts_instructions,
     on_cpu,
     on_newer_kernels,
 )
-from spoolscope.analysis.lives import Spread, lives, unclean
+from spoolscope.analysis.lives import lives, unclean
 from spoolscope.analysis.metrics import (
     METRICS,
     PRIMARY,
@@ -40,45 +41,6 @@ from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.typed_json import encode
 
 Progress = Callable[[str, float | None], None]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One candidate over all its rounds.
-
-    Attributes:
-        name: As given to ``replay --on``.
-        fstype: Filesystem; mkfs and mount_options as the replayer used them.
-        rounds: Number of runs.
-        metrics: {metric: mean over the runs}, None where there are too few events. The mean of the
-            primary ones is geometric, as those of ratios are.
-        causes: {cause: ns}, mean over the recorded runs; empty if no run was recorded.
-        table: The same by family of calls.
-        fidelity: Fidelity of its runs.
-        makespan_ns: Mean time from the first to the last call.
-        strangers_ns: Time that its calls waited for a CPU used by a program outside the replay,
-            mean over the recorded runs; it is neither in ``causes`` nor in ``table``.
-        directories: Directories of its runs.
-        life: Costs of mkfs, filling, check, removal and so on, by the keys of ``MEASURES``.
-        damage: Damage that the check of its filesystem found, or None.
-        durability: "same" if as usual, else what is weaker and why.
-    """
-
-    name: str
-    fstype: str
-    mkfs: str
-    mount_options: str
-    rounds: int
-    metrics: dict[str, float | None]
-    causes: dict[str, float]
-    table: Table
-    fidelity: Fidelity
-    makespan_ns: float
-    strangers_ns: float
-    directories: list[Path]
-    life: dict[str, Spread]
-    damage: str | None
-    durability: str
 
 
 @dataclass(frozen=True)
@@ -174,8 +136,8 @@ def compare(
     newer = on_newer_kernels(run.result for run in replay.runs)
     kernels = [pair(*names) for names in newer] if len(ranked) > len(newer) + 1 else []
     verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))
-    told = [*pairs, headline] if headline is not None and headline not in pairs else pairs
-    verdict = replace(verdict, warnings=[*order_warnings(told), *disturbed_runs(replay)])
+    judged = [*pairs, headline] if headline is not None and headline not in pairs else pairs
+    verdict = replace(verdict, warnings=[*order_warnings(judged), *disturbed_runs(replay)])
     own = own_replay(replay, calls)
     return Comparison(replay, ranked, chosen, len(calls), pairs, kernels, verdict, own)
 

@@ -94,8 +94,8 @@ def caches_at_begin(header: ReplayResult) -> str:
         if cached.files:
             held += f" and {size(cached.data_bytes)} of {cached.files:,} files"
         return f"Caches: as in the recording, {held} in memory ({cached.why})."
-    told = {COLD: "cold: nothing was in memory", RECORDED: "as in the recording"}
-    return f"Caches: {told.get(asked, 'warm: all was in memory')}."
+    words = {COLD: "cold: nothing was in memory", RECORDED: "as in the recording"}
+    return f"Caches: {words.get(asked, 'warm: all was in memory')}."
 
 
 def _is_scaled(header: ReplayResult) -> bool:
@@ -120,8 +120,8 @@ def check_alike(outputs: Sequence[Path], headers: Sequence[ReplayResult]) -> Non
         values = [getattr(one, condition.name) for one in made]
         known = {value for value in values if value is not None or condition.name == "age"}
         if len(known) > 1:
-            told = zip(values, outputs, strict=True)
-            said = ", ".join(f"{_shown(value)} in {output}" for value, output in told)
+            pairs = zip(values, outputs, strict=True)
+            said = ", ".join(f"{_shown(value)} in {output}" for value, output in pairs)
             differing.append(f"{_SAID.get(condition.name, condition.name)} ({said})")
     if differing:
         raise SpoolscopeError(

@@ -161,9 +161,11 @@ def worst_holder(
     for of_level in grouped(charges, families, times).values():
         for group in of_level[:1]:
             hurt = [
-                one for key in group.members for one in waits.get(key, ())
+                one
+                for key in group.members
+                for one in waits.get(key, ())
                 if one.victim[0] not in group.pids
-            ]  # fmt: skip
+            ]
             candidates.append((group, hurt))
     chosen = narrowest((group, sum(one.ns for one in hurt)) for group, hurt in candidates)
     for group, hurt in candidates:

@@ -17,9 +17,9 @@ import numpy as np
 from spoolscope.analysis.claims import MECHANISMS, N_LAYERS, make_claims
 from spoolscope.analysis.cpu_holders import add_cpu_waits
 from spoolscope.analysis.overlay import insert, layers, overlaps
-from spoolscope.analysis.scratch import scratch
 from spoolscope.traces.files import replacing
 from spoolscope.traces.output import place_of
+from spoolscope.traces.scratch import scratch
 
 MAX_HOPS = 4
 BATCH = 200_000

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -55,11 +55,37 @@ class DiskHolder:
         return min(1.0, self.others_ns / self.outside_ns) if self.outside_ns > 0 else 0.0
 
 
+@dataclass(frozen=True)
+class DiskUse:
+    """Time that each disk served each process, ns, and the number of its requests.
+
+    Requests that repeat those of a loop device are left out.
+    """
+
+    busy: dict[int, Counter[Key]] = field(default_factory=lambda: defaultdict(Counter))
+    numbers: dict[int, Counter[Key]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, turns: Turns) -> None:
+        """Add requests."""
+        real, length = ~turns.looped, turns.to_ns - turns.from_ns
+        who = turns.pid << _COMM_BITS | turns.comm
+        for disk in np.unique(turns.disk[real]).tolist():
+            here = real & (turns.disk == disk)
+            keys, places = np.unique(who[here], return_inverse=True)
+            ns, n = np.zeros(len(keys), np.int64), np.bincount(places)
+            np.add.at(ns, places, length[here])
+            for key, took, times in zip(keys.tolist(), ns.tolist(), n.tolist(), strict=True):
+                pid, comm = key >> _COMM_BITS, turns.names[key & (1 << _COMM_BITS) - 1]
+                self.busy[disk][pid, comm] += took
+                self.numbers[disk][pid, comm] += times
+
+
 def disk_holders(
     con: duckdb.DuckDBPyConnection,
     trace: Trace,
     families: Families,
     times: Mapping[Key, int],
+    use: DiskUse,
     window: Window = None,
 ) -> list[DiskHolder]:
     """Return the processes that used much of a disk while others waited for it, the worst first.
@@ -69,15 +95,12 @@ def disk_holders(
         trace: The trace.
         families: Groups of each process.
         times: Time of the calls that are shown, by process.
+        use: All requests that overlap the window.
         window: Only requests that overlap this time, ns since the epoch; None: all.
     """
-    busy: dict[int, Counter[Key]] = defaultdict(Counter)
-    numbers: dict[int, Counter[Key]] = defaultdict(Counter)
-    for turns in disk_turns(trace, window):
-        _sum(turns, busy, numbers)
     large = [
         _Served(disk, group)
-        for disk, charges in busy.items()
+        for disk, charges in use.busy.items()
         for group in _large(charges, families, times)
     ]
     if not large:
@@ -91,13 +114,13 @@ def disk_holders(
             who=one.group.words,
             name=one.group.name,
             disk=one.disk,
-            n=sum(numbers[one.disk][key] for key in one.group.members),
+            n=sum(use.numbers[one.disk][key] for key in one.group.members),
             ns=one.group.charged,
-            busy_ns=busy[one.disk].total(),
+            busy_ns=use.busy[one.disk].total(),
             others_ns=one.others_ns,
             outside_ns=sum(ns for (pid, _), ns in times.items() if pid not in one.group.pids),
         )
-        for disk in busy
+        for disk in use.busy
         for one in _named([one for one in large if one.disk == disk])
     ]
     return sorted(found, key=lambda holder: -holder.share)
@@ -124,21 +147,6 @@ def _named(large: list["_Served"]) -> Iterator["_Served"]:
         seen += chain
         chosen = narrowest((one.group, one.others_ns) for one in chain)
         yield from (one for one in chain if one.group is chosen)
-
-
-def _sum(turns: Turns, busy: dict[int, Counter[Key]], numbers: dict[int, Counter[Key]]) -> None:
-    """Add up requests by disk and process, without those that repeat requests of a loop device."""
-    real, length = ~turns.looped, turns.to_ns - turns.from_ns
-    who = turns.pid << _COMM_BITS | turns.comm
-    for disk in np.unique(turns.disk[real]).tolist():
-        here = real & (turns.disk == disk)
-        keys, places = np.unique(who[here], return_inverse=True)
-        ns, n = np.zeros(len(keys), np.int64), np.bincount(places)
-        np.add.at(ns, places, length[here])
-        for key, took, times in zip(keys.tolist(), ns.tolist(), n.tolist(), strict=True):
-            pid, comm = key >> _COMM_BITS, turns.names[key & (1 << _COMM_BITS) - 1]
-            busy[disk][pid, comm] += took
-            numbers[disk][pid, comm] += times
 
 
 class _Served:

@@ -11,7 +11,7 @@ from spoolscope.analysis.wording import count, duration, percent, size
 from spoolscope.traces.trace import Trace
 
 LISTED = 12
-UNTOLD = (
+NOT_IN_A_DISK_TRACE = (
     "Which system call, mailbox or file a request was made for, and what waited for it: there are "
     "no calls. Journal commits, locks and run queues: nothing here tells of them."
 )
@@ -171,8 +171,11 @@ class DiskTrace:
                     f"({before}) than at the disk ({inside}); means."
                 )
         found += self._of_flushes()
-        found += [f"Failed: {count(k.errors)} of {count(k.n)} {_plural(k)} of disk {k.disk}."
-                  for k in self.kinds if k.errors]  # fmt: skip
+        found += [
+            f"Failed: {count(k.errors)} of {count(k.n)} {_plural(k)} of disk {k.disk}."
+            for k in self.kinds
+            if k.errors
+        ]
         if self.unfinished:
             found.append(f"Not seen to complete: {count(self.unfinished)}.")
         return found
@@ -196,7 +199,7 @@ class DiskTrace:
             "requests": self.n,
             "headline": self.headline,
             "findings": self.findings,
-            "untold": UNTOLD,
+            "not_known": NOT_IN_A_DISK_TRACE,
             **asdict(self),
         }
 

@@ -1,5 +1,6 @@
 """Facts that rules of insights use besides the causes, computed in Python."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,9 @@ from spoolscope.analysis.cpu_holders import (
     taken_by_strangers,
     worst_holder,
 )
-from spoolscope.analysis.disk_holders import DiskHolder, disk_holders
+from spoolscope.analysis.disk_holders import DiskHolder, DiskUse, disk_holders
 from spoolscope.analysis.families import Families, Key
-from spoolscope.analysis.services import Window, served
+from spoolscope.analysis.services import Window, by_kind, disk_turns
 from spoolscope.traces.trace import Trace
 
 _LIMITS = {
@@ -95,24 +96,30 @@ def gather(
         forcing: The group of processes that forces commits, if any.
         window: Only requests that overlap this time, ns since the epoch; None: all.
     """
-    held = held_cpus(con)
+    held, use = held_cpus(con), DiskUse()
+    served: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
+    for turns in disk_turns(trace, window):
+        use.add(turns)
+        for key, ns in by_kind(turns):
+            served[key].append(ns)
     return Evidence(
         asker=forcing,
-        requests=tuple(_requests(trace, window)),
+        requests=tuple(_requests(served)),
         cpu_holder=worst_holder(held, families, times),
         held_back=_held_back(con, trace.meta),
-        disk_holders=tuple(disk_holders(con, trace, families, times, window)),
+        disk_holders=tuple(disk_holders(con, trace, families, times, use, window)),
         answerers=answerers(con),
         measurement_ns=measurement_ns(held),
         strangers=taken_by_strangers(held, families, {pid for pid, _ in times}),
     )
 
 
-def _requests(trace: Trace, window: Window) -> list[Requests]:
+def _requests(served: Mapping[tuple[int, str], list[np.ndarray]]) -> list[Requests]:
     """Return the requests by kind and disk, the longest time in sum first."""
+    times = {key: np.concatenate(parts) for key, parts in served.items()}
     found = [
         Requests(kind, len(ns), round(float(np.median(ns))), int(ns.sum()), disk)
-        for (disk, kind), ns in served(trace, window).items()
+        for (disk, kind), ns in times.items()
         if len(ns)
     ]
     return sorted(found, key=lambda requests: -requests.total_ns)

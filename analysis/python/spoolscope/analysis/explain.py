@@ -28,7 +28,6 @@ from spoolscope.analysis.insights import Insight, find_insights
 from spoolscope.analysis.latency import Latency, latencies
 from spoolscope.analysis.lookups import LookupCost, study_lookups
 from spoolscope.analysis.remarks import remarks
-from spoolscope.analysis.scratch import scratch
 from spoolscope.analysis.selection import WHOLE, Selection, select
 from spoolscope.analysis.split import Split, check_split
 from spoolscope.analysis.stack_rules import Rule
@@ -37,6 +36,7 @@ from spoolscope.analysis.stages import begin
 from spoolscope.analysis.user_code import UserCode, study_user_code
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.phases import Phases, Progress, unseen
+from spoolscope.traces.scratch import scratch
 from spoolscope.traces.trace import Trace
 
 LEAST_MB, MOST_MB, CALLS_A_MB = 500, 1500, 100_000
@@ -146,6 +146,15 @@ class Explanation:
     def named_share(self) -> float:
         """The part of blocked time that has a named cause; 1.0 if nothing was blocked."""
         return self.blocked_named_ns / self.split.blocked_ns if self.split.blocked_ns else 1.0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The Python values that stages of insights need (``stage.Work.facts``)."""
+        return {
+            "evidence": self.evidence,
+            "lookups": self.lookups,
+            "lasted_ns": self.shown_ns,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``explain --json`` prints."""
@@ -272,11 +281,7 @@ def explain_with(
     )
     work.make("directory_waits")
     explanation.lookups.extend(study_lookups(con, trace.meta, explanation.filesystem_ns))
-    work.facts |= {
-        "evidence": explanation.evidence,
-        "lookups": explanation.lookups,
-        "lasted_ns": explanation.shown_ns,
-    }
+    work.facts |= explanation.facts
     explanation.insights.extend(find_insights(work))
     explanation.remarks.extend(remarks(con, trace.meta, parts, blame=blame))
     if blame:

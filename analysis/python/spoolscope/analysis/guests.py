@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from spoolscope.traces.calls import of_effect
 from spoolscope.traces.results import RunResult
 
 EMULATED = (
@@ -15,9 +16,7 @@ COUNTED = (
     "The runs were made in an emulated machine whose clock counts instructions, 1 ns each: what is "
     "compared is the CPU time of calls, exact, and that of no hardware; disks take no time there."
 )
-OF_PROCESSES = frozenset(
-    {"clone", "clone3", "fork", "vfork", "execve", "execveat", "exit", "exit_group"}
-)
+OF_PROCESSES = frozenset(of_effect("forks", "execs", "exits"))
 """Calls that the replayer makes in its own way: their CPU time differs from the recorded one."""
 
 
@@ -89,5 +88,5 @@ def with_kernels(runs: Sequence[RunResult]) -> list[RunResult]:
 def weaknesses(runs: Iterable[RunResult]) -> list[str]:
     """Return a sentence on the times of emulated machines, if there are any."""
     used = {accelerator(run) for run in runs}
-    told = {"tcg": EMULATED, "tcg with --icount": COUNTED}
-    return [sentence for name, sentence in told.items() if name in used]
+    sentences = {"tcg": EMULATED, "tcg with --icount": COUNTED}
+    return [sentence for name, sentence in sentences.items() if name in used]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import duckdb
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, MACHINE
-from spoolscope.traces.pathclass import class_sql
+from spoolscope.traces.pathclass import class_sql, parent_sql
 
 # Time by path and cause; kinds and directories are sums of these rows.
 _BY_PATH = f"""
@@ -20,30 +20,31 @@ SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
 """
 
 # A call counts for the directory of its file; a call on a directory counts for that directory.
-_DIRECTORIES = """
+_DIRECTORIES = f"""
 CREATE OR REPLACE TEMP TABLE path_dirs AS
 WITH known AS (
     SELECT path_id, bool_or(obj_mode & 61440 = 16384) AS is_dir, count(*) AS n
     FROM shown_calls WHERE path_id IS NOT NULL GROUP BY path_id
 )
-SELECT k.path_id, k.n, CASE WHEN k.is_dir THEN p.path
-    WHEN contains(p.path, '/') THEN regexp_replace(p.path, '/[^/]*$', '') ELSE '' END AS dir
+SELECT k.path_id, k.n, CASE WHEN k.is_dir THEN p.path ELSE {parent_sql("p.path")} END AS dir
 FROM known k JOIN paths p USING (path_id) WHERE p.kind = 'spool'
 """
 
-_HOT = """
+_HOT = f"""
 WITH times AS (
     SELECT d.dir, t.cause, sum(t.ns) AS ns FROM path_dirs d JOIN path_times t USING (path_id)
     GROUP BY ALL
 ), hot AS (
     SELECT dir, CAST(sum(ns) AS BIGINT) AS total_ns, arg_max(cause, ns) AS cause,
         CAST(max(ns) AS BIGINT) AS cause_ns
-    FROM times WHERE cause NOT IN {between} GROUP BY dir ORDER BY total_ns DESC LIMIT {limit}
+    FROM times WHERE cause NOT IN {{between}} GROUP BY dir ORDER BY total_ns DESC LIMIT {{limit}}
 ), calls AS (
     SELECT dir, CAST(sum(n) AS BIGINT) AS n FROM path_dirs GROUP BY dir
+), inside AS (
+    SELECT path_id, {parent_sql("path")} AS dir FROM paths
+    WHERE {parent_sql("path")} IN (SELECT dir FROM hot)
 ), entries AS (
-    SELECT regexp_replace(p.path, '/?[^/]*$', '') AS dir, count(*) AS entries
-    FROM tree t JOIN paths p USING (path_id) GROUP BY 1
+    SELECT dir, count(*) AS entries FROM inside JOIN tree USING (path_id) GROUP BY dir
 )
 SELECT hot.dir, coalesce(entries.entries, 0), calls.n, hot.total_ns, hot.cause, hot.cause_ns
 FROM hot JOIN calls USING (dir) LEFT JOIN entries USING (dir) ORDER BY hot.total_ns DESC
@@ -82,7 +83,8 @@ def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
     """Return the time by kind of file, the largest first."""
     con.execute(
         "CREATE OR REPLACE TEMP TABLE path_classes AS "
-        f"SELECT path_id, {class_sql('path')} AS class FROM paths WHERE kind = 'spool'"
+        f"SELECT path_id, {class_sql('path')} AS class FROM paths "
+        "WHERE kind = 'spool' AND path_id IN (SELECT path_id FROM shown_calls)"
     )
     placed = "coalesce(k.class, CASE WHEN t.path_id IS NULL THEN 'no path' ELSE 'outside' END)"
     counts = dict(

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import duckdb
 
+from spoolscope.analysis import insight_tables
 from spoolscope.analysis.answerers import Answerer
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, one_of
@@ -15,8 +16,9 @@ from spoolscope.analysis.disk_holders import DiskHolder
 from spoolscope.analysis.evidence import Evidence, HeldBack, Requests
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.lookups import LookupCost
-from spoolscope.analysis.stage import Stage, Work, on
-from spoolscope.traces.pathclass import class_sql
+from spoolscope.analysis.stage import Made, Stage, Work, on
+from spoolscope.traces.calls import of_effect, of_family, of_kind
+from spoolscope.traces.pathclass import class_sql, parent_sql
 
 _SQL_TYPES = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 
@@ -40,14 +42,27 @@ FROM call_totals
 """
 
 # If a wait overlaps several commits, only the last is divided: see commit_parts.
+_MET = """met AS (
+    SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
+    GROUP BY wait_id
+)"""
 _COMMIT_COSTS = f"""
-CREATE OR REPLACE TEMP TABLE commit_costs AS
-WITH met AS (SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
-    GROUP BY wait_id)
+CREATE OR REPLACE TEMP VIEW commit_costs AS
+WITH {_MET}
 SELECT p.wait_id, ({list(PARTS)})[p.part + 1] AS part, p.ns, w.from_ns, w.to_ns, w.pid, w.cause,
     w.filesystem, c.commit_id, c.kind, c.trigger, c.tid AS committer, c.holder_pid, c.holder_comm
 FROM wait_parts p JOIN journal_waits w USING (wait_id) LEFT JOIN met USING (wait_id)
 LEFT JOIN commit_spans c USING (commit_id)
+"""
+# Rules read sums: a long recording has millions of rows of commit_costs.
+_COMMIT_SUMS = f"""
+CREATE OR REPLACE TEMP TABLE commit_sums AS
+WITH {_MET}, sums AS (
+    SELECT commit_id, part, CAST(sum(ns) AS BIGINT) AS ns
+    FROM wait_parts LEFT JOIN met USING (wait_id) GROUP BY ALL
+)
+SELECT s.commit_id, ({list(PARTS)})[s.part + 1] AS part, s.ns, c.trigger
+FROM sums s LEFT JOIN commit_spans c USING (commit_id)
 """
 
 # Postfix processes hold accept locks while they wait for a connection: these keep none from work.
@@ -87,16 +102,21 @@ GROUP BY w.path_id
 """
 
 # Dot locks: files created with O_EXCL, or by a link, as locks.
+_LINKS = f"s.syscall IN {of_effect('links')}"
+_LOCK_FILE = f"CASE WHEN {_LINKS} THEN s.path2_id ELSE s.path_id END"
+_LOCKS = f"({_LINKS} OR s.syscall IN {of_kind('open')} AND s.flags & 192 = 192)"
 _DOTLOCKS = f"""
 CREATE OR REPLACE TEMP TABLE dotlock_waits AS
-WITH locks AS (SELECT path_id, path FROM paths WHERE {class_sql("path")} = 'dotlock'),
-tries AS (
+WITH found AS (
+    SELECT DISTINCT {_LOCK_FILE} AS path_id FROM shown_calls s WHERE s.errno = 17 AND {_LOCKS}
+), locks AS (
+    SELECT path_id, path FROM paths JOIN found USING (path_id)
+    WHERE {class_sql("path")} = 'dotlock'
+), tries AS (
     SELECT s.ts_ns, s.dur_ns, s.pid, s.tid, s.comm, s.errno, l.path_id, l.path,
         lead(s.ts_ns) OVER (PARTITION BY s.pid, l.path_id ORDER BY s.ts_ns) AS next_ns
-    FROM shown_calls s JOIN locks l
-        ON l.path_id = CASE WHEN s.syscall IN ('link', 'linkat') THEN s.path2_id ELSE s.path_id END
-    WHERE s.errno IN (0, 17) AND (s.syscall IN ('link', 'linkat')
-        OR s.syscall IN ('open', 'openat', 'openat2') AND s.flags & 192 = 192)
+    FROM shown_calls s JOIN locks l ON l.path_id = {_LOCK_FILE}
+    WHERE s.errno IN (0, 17) AND {_LOCKS}
 ), failed AS (SELECT * FROM tries WHERE errno = 17),
 made AS (SELECT * FROM tries WHERE errno = 0),
 met AS (
@@ -120,33 +140,33 @@ SELECT path_id, any_value(path) AS path, count(*) AS n, count(DISTINCT pid) AS n
 FROM met GROUP BY path_id
 """
 
-_PARENT = "regexp_replace(path, '/?[^/]*$', '')"
 _CALLS = {
     name: f"({', '.join(repr(call) for call in calls)})" for name, calls in SYSCALL_CLASSES.items()
 }
 
+_CHANGES = of_family("sync", "rename", "link", "unlink") + of_kind("mkdir")
 # A sync of a directory right after a sync of a new file in it, with no change of names between.
+# Paths, and which files are new, are looked up only for calls just before a sync of a directory.
 _DIRECTORY_SYNCS = f"""
 CREATE OR REPLACE TEMP TABLE directory_syncs AS
-WITH new AS (
-    SELECT path_id FROM shown_calls WHERE syscall IN ('open', 'openat', 'openat2') AND errno = 0
-        AND flags & 64 = 64 AND path_id NOT IN (SELECT path_id FROM tree)
-), told AS (
-    SELECT s.tid, s.seq, s.comm, s.pid, s.dur_ns, p.path,
-        CASE WHEN s.syscall NOT IN {_CALLS["sync"]} THEN 'change'
-            WHEN s.obj_mode & 61440 = 16384 THEN 'directory'
-            WHEN s.path_id IN (SELECT path_id FROM new) THEN 'file' ELSE 'change' END AS what
-    FROM shown_calls s LEFT JOIN paths p USING (path_id)
-    WHERE s.errno = 0 AND (s.syscall IN {_CALLS["sync"]} OR s.syscall IN {_CALLS["rename"]}
-        OR s.syscall IN {_CALLS["link"]} OR s.syscall IN {_CALLS["unlink"]}
-        OR s.syscall IN ('mkdir', 'mkdirat'))
+WITH marked AS MATERIALIZED (
+    SELECT tid, seq, comm, pid, dur_ns, path_id, syscall IN {_CALLS["sync"]} AS syncs,
+        coalesce(syncs AND obj_mode & 61440 = 16384, false) AS is_directory
+    FROM shown_calls WHERE errno = 0 AND syscall IN {_CHANGES}
 ), before AS (
-    SELECT *, lag(what) OVER w AS last_what, lag({_PARENT}) OVER w AS last_dir FROM told
+    SELECT *, lag(syncs AND NOT is_directory) OVER w AS after_file, lag(path_id) OVER w AS last_id
+    FROM marked WHERE tid IN (SELECT tid FROM marked WHERE is_directory)
     WINDOW w AS (PARTITION BY tid ORDER BY seq)
+), found AS MATERIALIZED (SELECT * FROM before WHERE is_directory),
+new AS (
+    SELECT path_id FROM shown_calls WHERE syscall IN {of_kind("open")} AND errno = 0
+        AND flags & 64 = 64 AND path_id IN (SELECT last_id FROM found WHERE after_file)
+        AND path_id NOT IN (SELECT path_id FROM tree)
 )
-SELECT comm, pid, path, dur_ns,
-    coalesce(last_what = 'file' AND last_dir = path, false) AS needless
-FROM before WHERE what = 'directory'
+SELECT f.comm, f.pid, p.path, f.dur_ns,
+    coalesce(after_file AND last_id IN (SELECT path_id FROM new)
+        AND {parent_sql("l.path")} = p.path, false) AS needless
+FROM found f LEFT JOIN paths p USING (path_id) LEFT JOIN paths l ON l.path_id = f.last_id
 """
 
 _SYNCED_FILES = f"""
@@ -174,7 +194,7 @@ WITH cold AS (
     SELECT DISTINCT s.pid, p.path AS dir FROM shown_calls s JOIN paths p USING (path_id)
     WHERE s.syscall IN {_CALLS["list"]} AND s.pid IN (SELECT pid FROM cold)
 ), touched AS (
-    SELECT s.pid, s.comm, s.path_id, {_PARENT} AS dir, s.ino, s.ts_ns
+    SELECT s.pid, s.comm, s.path_id, {parent_sql("path")} AS dir, s.ino, s.ts_ns
     FROM shown_calls s JOIN paths p USING (path_id)
     WHERE s.pid IN (SELECT pid FROM lists) AND s.errno = 0 AND s.ino IS NOT NULL
         AND (s.syscall IN {_CALLS["open"]} OR s.syscall IN {_CALLS["stat"]}
@@ -186,7 +206,7 @@ WITH cold AS (
 SELECT s.pid, any_value(s.comm) AS comm, s.dir,
     count(*) FILTER (ino != last_ino) AS n, count(*) FILTER (ino < last_ino) AS n_back,
     CAST((SELECT coalesce(sum(c.ns), 0) FROM cold c JOIN paths p USING (path_id)
-        WHERE c.pid = s.pid AND {_PARENT.replace("path,", "p.path,")} = s.dir) AS BIGINT) AS ns
+        WHERE c.pid = s.pid AND {parent_sql("p.path")} = s.dir) AS BIGINT) AS ns
 FROM steps s GROUP BY s.pid, s.dir
 """
 
@@ -256,30 +276,32 @@ def _totals(work: Work) -> None:
     work.con.execute(_TOTALS.format(lasted_ns=lasted_ns))
 
 
-def _sql(name: str, needs: str, query: str) -> Stage:
-    return Stage(name, tuple(needs.split()), (), on(lambda con: con.execute(query)), (name,))
+def _sql(made: Made, needs: str, query: str) -> Stage:
+    return Stage(made.name, tuple(needs.split()), (made,), on(lambda con: con.execute(query)))
 
 
 INSIGHT_STAGES: tuple[Stage, ...] = (
-    _sql("cause_times", "call_totals named_waits", _CAUSE_TIMES),
-    Stage("totals", ("call_totals", "cause_times"), (), _totals, ("totals",)),
-    Stage("settings", (), (), _settings, ("spool_facts", "cause_facts")),
-    Stage(
-        "evidence",
-        (),
-        (),
-        _evidence,
-        (
-            "forcing", "disk_holder", "cpu_holder", "held_back", "served", "answerer",
-            "lookup_cost", "measured",
-        ),
+    _sql(insight_tables.CAUSE_TIMES, "call_totals named_waits", _CAUSE_TIMES),
+    Stage("totals", ("call_totals", "cause_times"), (insight_tables.TOTALS,), _totals),
+    Stage("settings", (), insight_tables.SETTINGS, _settings),
+    Stage("evidence", (), insight_tables.EVIDENCE, _evidence),
+    _sql(
+        insight_tables.COMMIT_COSTS,
+        "wait_parts journal_waits commit_waits commit_spans",
+        _COMMIT_COSTS,
     ),
-    _sql("commit_costs", "wait_parts journal_waits commit_waits commit_spans", _COMMIT_COSTS),
-    _sql("locked_files", "named_waits paths lock_turns waited threads", _LOCKED_FILES),
-    _sql("dotlock_waits", "paths shown_calls waited", _DOTLOCKS),
-    _sql("directory_syncs", "shown_calls paths tree", _DIRECTORY_SYNCS),
-    _sql("synced_files", "waited shown_calls paths", _SYNCED_FILES),
-    _sql("reading_orders", "named_waits shown_calls paths", _READING_ORDERS),
-    _sql("busy_seconds", "block_ios", _BUSY_SECONDS),
+    Stage(
+        "commit_sums",
+        ("wait_parts", "commit_waits", "commit_spans"),
+        (),
+        on(lambda con: con.execute(_COMMIT_SUMS)),
+        inner=("commit_sums",),
+    ),
+    _sql(insight_tables.LOCKED_FILES, "named_waits paths lock_turns waited threads", _LOCKED_FILES),
+    _sql(insight_tables.DOTLOCK_WAITS, "paths shown_calls waited", _DOTLOCKS),
+    _sql(insight_tables.DIRECTORY_SYNCS, "shown_calls paths tree", _DIRECTORY_SYNCS),
+    _sql(insight_tables.SYNCED_FILES, "waited shown_calls paths", _SYNCED_FILES),
+    _sql(insight_tables.READING_ORDERS, "named_waits shown_calls paths", _READING_ORDERS),
+    _sql(insight_tables.BUSY_SECONDS, "block_ios", _BUSY_SECONDS),
 )  # fmt: skip
 """Stages whose tables are for rules; facts that ``explain`` computes come by ``Work.facts``."""

@@ -9,21 +9,13 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 
-QUANTILES = (0.5, 0.9, 0.99, 0.999)
-IN_FLIGHT = 1 << 3  # SPSC_CALL_IN_FLIGHT: the recording ended before the call returned
+from spoolscope.traces.calls import CALLS, FAMILIES, of_family
+from spoolscope.traces.constants import CALL_IN_FLIGHT
 
-SYSCALL_CLASSES: dict[str, tuple[str, ...]] = {
-    "sync": ("fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"),
-    "open": ("open", "openat", "openat2", "creat"),
-    "rename": ("rename", "renameat", "renameat2"),
-    "link": ("link", "linkat", "symlink", "symlinkat"),
-    "unlink": ("unlink", "unlinkat", "rmdir"),
-    "list": ("getdents", "getdents64"),
-    "stat": ("stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "faccessat2"),
-    "read": ("read", "pread64", "readv", "preadv", "preadv2"),
-    "write": ("write", "pwrite64", "writev", "pwritev", "pwritev2"),
-    "lock": ("fcntl", "flock"),
-}
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+IN_FLIGHT = CALL_IN_FLIGHT  # the recording ended before the call returned
+
+SYSCALL_CLASSES = {family: of_family(family) for family in FAMILIES if family != "other"}
 """Families of calls that are shown together; every other call belongs to "other"."""
 
 NO_LOCKS = f"syscall NOT IN {SYSCALL_CLASSES['lock']}"
@@ -62,7 +54,7 @@ def supported(n: int, quantile: float) -> bool:
 
 def class_of(syscall: str) -> str:
     """Return the family of a call."""
-    return next((name for name, calls in SYSCALL_CLASSES.items() if syscall in calls), "other")
+    return CALLS[syscall].family if syscall in CALLS else "other"
 
 
 def latencies(con: duckdb.DuckDBPyConnection) -> list[Latency]:

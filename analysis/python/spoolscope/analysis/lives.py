@@ -126,8 +126,8 @@ def lives(runs: Sequence[Run]) -> dict[str, Spread]:
     """Return the known measures of these runs, by the keys of ``MEASURES``."""
     found = {}
     for key, measure in MEASURES.items():
-        told = [measure.of(run.result.life) for run in runs if run.result.life]
-        known = [value for value in told if value is not None]
+        measured = [measure.of(run.result.life) for run in runs if run.result.life]
+        known = [value for value in measured if value is not None]
         if known:
             found[key] = Spread(median(known), min(known), max(known), len(known))
     return found

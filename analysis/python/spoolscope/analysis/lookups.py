@@ -8,6 +8,8 @@ from typing import Any
 import duckdb
 
 from spoolscope.analysis.wording import count, percent
+from spoolscope.traces.calls import of_effect, of_kind
+from spoolscope.traces.pathclass import parent_sql
 
 SHOWN = 20
 WORTH_SAYING = 0.01
@@ -17,20 +19,17 @@ FEW_SAMPLES = 5
 MOSTLY = 0.5
 """Share from which on a statement about a part is made about the whole."""
 
-
-_PARENT = "regexp_replace({}, '/?[^/]*$', '')"
-
 # The inode of the searched directory is recorded for lookups, that of the locked one for locks.
 # Where neither is known, directory and name are those of the path given to the call. If a call
 # fails as a name is missing, or makes the name, the last name of its path was absent.
-_WAITS = """
+_WAITS = f"""
 CREATE OR REPLACE TEMP TABLE directory_waits AS
 WITH waits_there AS (
     SELECT cause, ts_ns, dur_ns, tid, dir_id, path_id,
-        syscall IN ('getdents', 'getdents64') AS lists,
+        syscall IN {of_effect("lists")} AS lists,
         coalesce(name_id, CASE WHEN dir_id IS NULL THEN path_id END) AS name_id,
-        errno = 2 OR errno = 0 AND (syscall IN ('mkdir', 'mkdirat')
-            OR syscall IN ('open', 'openat', 'openat2') AND flags & 192 = 192) AS makes_or_lacks
+        errno = 2 OR errno = 0 AND (syscall IN {of_kind("mkdir")}
+            OR syscall IN {of_kind("open")} AND flags & 192 = 192) AS makes_or_lacks
     FROM named_waits
     WHERE shown AND cause IN ('lookup_io', 'dir_lock')
 ), locks AS (
@@ -42,22 +41,26 @@ WITH waits_there AS (
     FROM waits_there w ASOF LEFT JOIN locks l ON l.tid = w.tid AND l.ts_ns <= w.ts_ns
 ), inodes AS (
     SELECT dev, ino, arg_max(path_id, at_ns) AS path_id FROM (
-        SELECT dev, ino, path_id, 0 AS at_ns FROM tree WHERE mode & 61440 = 16384
+        SELECT dev, ino, path_id, 0 AS at_ns FROM tree
+        WHERE mode & 61440 = 16384 AND ino IN (SELECT ino FROM met)
         UNION ALL SELECT dev, ino, path_id, ts_ns FROM syscalls
         WHERE obj_mode & 61440 = 16384 AND ino IN (SELECT ino FROM met) AND path_id IS NOT NULL
     ) GROUP BY ALL
+), met_paths AS (  -- of a large spool the calls meet few names
+    SELECT path_id, path, spool FROM paths WHERE kind = 'spool' AND path_id IN (
+        SELECT unnest([name_id, path_id, dir_id]) FROM met UNION ALL SELECT path_id FROM inodes)
 )
 SELECT coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.path ELSE searched.path END,
-        {parent}) AS dir, coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.spool
+        {{parent}}) AS dir, coalesce(CASE WHEN m.cause = 'dir_lock' THEN locked.spool
         ELSE searched.spool END, given.spool) AS spool, m.cause,
     CASE WHEN m.cause = 'lookup_io' THEN name.path END AS name,
     coalesce(m.makes_or_lacks AND m.name_id = m.path_id, false) AS absent,
     count(*) AS n, CAST(sum(m.dur_ns) AS BIGINT) AS ns
-FROM met m LEFT JOIN paths name ON name.path_id = m.name_id AND name.kind = 'spool'
-LEFT JOIN paths given ON given.path_id = m.path_id AND given.kind = 'spool'
-LEFT JOIN paths searched ON searched.path_id = m.dir_id AND searched.kind = 'spool'
+FROM met m LEFT JOIN met_paths name ON name.path_id = m.name_id
+LEFT JOIN met_paths given ON given.path_id = m.path_id
+LEFT JOIN met_paths searched ON searched.path_id = m.dir_id
 LEFT JOIN inodes i ON i.dev = m.dev AND i.ino = m.ino
-LEFT JOIN paths locked ON locked.path_id = i.path_id AND locked.kind = 'spool'
+LEFT JOIN met_paths locked ON locked.path_id = i.path_id
 GROUP BY ALL
 """
 
@@ -87,19 +90,19 @@ FROM by_name GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
 """
 
 # Names at the snapshot, and those that calls certainly made or removed since.
-_ENTRIES = """
+_ENTRIES = f"""
 WITH wanted AS (
-    SELECT path_id, {parent} AS dir FROM paths p WHERE kind = 'spool' AND {parent} IN {dirs}
+    SELECT path_id, {{parent}} AS dir FROM paths p WHERE kind = 'spool' AND {{parent}} IN {{dirs}}
 ), start AS (
     SELECT dir, count(*) AS n FROM tree JOIN wanted USING (path_id) GROUP BY dir
 ), made AS (
     SELECT path_id, 1 AS change FROM syscalls WHERE errno = 0 AND (
-        syscall IN ('mkdir', 'mkdirat', 'symlink', 'symlinkat', 'mknod', 'mknodat')
-        OR (syscall IN ('open', 'openat', 'openat2') AND flags & 192 = 192))
+        syscall IN {of_kind("mkdir", "symlink", "mknod")}
+        OR (syscall IN {of_kind("open")} AND flags & 192 = 192))
     UNION ALL SELECT path2_id, 1 FROM syscalls WHERE errno = 0 AND
-        syscall IN ('link', 'linkat', 'rename', 'renameat', 'renameat2')
+        syscall IN {of_effect("links", "renames")}
     UNION ALL SELECT path_id, -1 FROM syscalls WHERE errno = 0 AND
-        syscall IN ('unlink', 'unlinkat', 'rmdir', 'rename', 'renameat', 'renameat2')
+        syscall IN {of_effect("removes", "renames")}
 ), change AS (
     SELECT dir, CAST(sum(change) AS BIGINT) AS n FROM made JOIN wanted USING (path_id)
     GROUP BY dir
@@ -190,10 +193,10 @@ def find_directory_waits(con: duckdb.DuckDBPyConnection, ns_per_sample: float | 
         con: Needs ``waited``, ``named_waits`` and, if there are samples, ``cpu_stacks``.
         ns_per_sample: Time on the CPU that one sample stands for; None without samples.
     """
-    parent = f"CASE WHEN m.lists THEN given.path ELSE {_PARENT.format('given.path')} END"
+    parent = f"CASE WHEN m.lists THEN given.path ELSE {parent_sql('given.path')} END"
     con.execute(_WAITS.format(parent=parent))
     if ns_per_sample:
-        parent = _PARENT.format("p.path")
+        parent = parent_sql("p.path")
         con.execute(_SAMPLED.format(parent=parent, ns_per_sample=ns_per_sample))
 
 
@@ -255,6 +258,6 @@ def _entries(con: duckdb.DuckDBPyConnection, dirs: Sequence[str]) -> dict[str, i
     if not dirs:
         return {}
     quoted = ", ".join("'{}'".format(path.replace("'", "''")) for path in dirs)
-    query = _ENTRIES.format(parent=_PARENT.format("path"), dirs=f"({quoted})")
+    query = _ENTRIES.format(parent=parent_sql("path"), dirs=f"({quoted})")
     sizes = dict.fromkeys(dirs, 0)
     return sizes | {path: max(start, end) for path, start, end in con.execute(query).fetchall()}

@@ -19,6 +19,7 @@ import numpy as np
 
 from spoolscope.analysis.latency import SYSCALL_CLASSES, supported
 from spoolscope.analysis.outcomes import Replay, Run
+from spoolscope.traces.calls import of_effect, of_kind
 
 PRIMARY = "total_ns"
 WAITING = "due_to_end_ns"
@@ -57,8 +58,8 @@ METRICS: dict[str, Metric] = {
     "rename_p99_ns": Metric(
         "p99 of rename", "ns", lambda _, of: _p99(of(*SYSCALL_CLASSES["rename"]))
     ),
-    "link_p99_ns": Metric("p99 of link", "ns", lambda _, of: _p99(of("link", "linkat"))),
-    "unlink_p99_ns": Metric("p99 of unlink", "ns", lambda _, of: _p99(of("unlink", "unlinkat"))),
+    "link_p99_ns": Metric("p99 of link", "ns", lambda _, of: _p99(of(*of_effect("links")))),
+    "unlink_p99_ns": Metric("p99 of unlink", "ns", lambda _, of: _p99(of(*of_kind("unlink")))),
     "over_10ms_share": Metric(
         "calls over 10 ms", "share", lambda all_, _: float((all_ > 10_000_000).mean())
     ),

@@ -140,8 +140,9 @@ class Replay:
             for block in blocks
             if (candidate, block) in by_block and (reference, block) in by_block
         ]
-        ours, theirs = ([run for run in self.runs if run.candidate == name]
-                        for name in (candidate, reference))  # fmt: skip
+        ours, theirs = (
+            [run for run in self.runs if run.candidate == name] for name in (candidate, reference)
+        )
         return both or list(zip(ours, theirs, strict=False))
 
 
@@ -161,7 +162,7 @@ def read_replay(outputs: Sequence[Path], trace: Path | None = None) -> Replay:
         SpoolscopeError: not a replay, without runs, damaged, or replays of different traces
             or made under different conditions; or ``trace`` is not the one that was replayed.
     """
-    headers = _told_apart([_header(path) for path in outputs])
+    headers = _with_distinct_names([_header(path) for path in outputs])
     _check_one_trace(outputs, headers)
     check_alike(outputs, headers)
     original = _given(trace, headers[0]) if trace else _found(headers[0], outputs[0])
@@ -205,7 +206,7 @@ def _header(path: Path) -> ReplayResult:
     return header
 
 
-def _told_apart(headers: Sequence[ReplayResult]) -> list[ReplayResult]:
+def _with_distinct_names(headers: Sequence[ReplayResult]) -> list[ReplayResult]:
     """Return the replays with distinct names for distinct candidates.
 
     The names get what a run left out on purpose, unless all runs left out the same, and its kernel.

@@ -1,6 +1,7 @@
 """Comparison of the recording with a replay on the recorded filesystem: a test of the replay."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from spoolscope.analysis.metrics import block_sums, time_blocks
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.stats import Estimate, paired, within_run
 from spoolscope.analysis.wording import interval
+from spoolscope.traces.results import RunResult
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,20 @@ class OwnReplay:
 
 def recorded_types(replay: Replay) -> list[str]:
     """Return the types of the filesystems that were recorded; none without the trace."""
-    spools = replay.trace.meta.get("spools", []) if replay.trace else []
-    return sorted({str(spool["fstype"]) for spool in spools if spool.get("fstype")})
+    return sorted({str(s["fstype"]) for s in _spools(replay) if s.get("fstype")})
+
+
+def _spools(replay: Replay) -> list[dict[str, Any]]:
+    """Return what is known of the recorded spools; nothing without the trace."""
+    return replay.trace.meta.get("spools", []) if replay.trace else []
 
 
 def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
-    """Return the ratio of the first candidate of the recorded type at the recorded pace, or None.
+    """Return the ratio of the candidate of the recorded type at the recorded pace, or None.
 
-    Runs with a device model, with calls left out or with more users do not count: their times are
-    those of another machine.
+    Of several it is the one with the mount options that differ least from the recorded ones. Runs
+    with a device model, with calls left out or with more users do not count: their times are those
+    of another machine.
     """
     types = recorded_types(replay)
     runs = [
@@ -60,7 +67,8 @@ def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
     ]
     if not runs or not len(calls) or replay.header.pace != ORIGINAL:
         return None
-    runs = [run for run in runs if run.candidate == runs[0].candidate]
+    nearest = min(runs, key=lambda run: _other_options(replay, run.result)).candidate
+    runs = [run for run in runs if run.candidate == nearest]
     then = replay.recorded_ns[calls]
     totals = [float(run.latency_ns[calls].sum()) for run in runs]
     ratio = paired(totals, [float(then.sum())] * len(runs))
@@ -69,6 +77,13 @@ def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
         now = block_sums(runs[0].latency_ns[calls], blocks)
         ratio = within_run(now, block_sums(then, blocks), seed)
     return OwnReplay(runs[0].candidate, runs[0].result.fstype, ratio)
+
+
+def _other_options(replay: Replay, result: RunResult) -> int:
+    """Count the mount options that only one of the two has: a recorded spool, or the run."""
+    given = set(result.mount_options.split(","))
+    same = [spool for spool in _spools(replay) if spool.get("fstype") == result.fstype]
+    return min(len(given ^ set(str(spool.get("options", "")).split(","))) for spool in same)
 
 
 def own_sentence(replay: Replay, own: OwnReplay | None) -> str:

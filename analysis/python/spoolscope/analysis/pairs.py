@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spoolscope.analysis.candidate_runs import Candidate
 from spoolscope.analysis.guests import counts_instructions
 from spoolscope.analysis.lateness_effect import LatenessEffect, lateness_effect
 from spoolscope.analysis.metrics import (
@@ -19,9 +19,6 @@ from spoolscope.analysis.metrics import (
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate, contradict, paired, within_run, word
 from spoolscope.analysis.why import Reason, cause_deltas, reasons
-
-if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Candidate
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,8 @@ def make_pair(
     replay: Replay,
     values: dict[int, dict[str, float | None]],
     calls: np.ndarray,
-    candidate: "Candidate",
-    reference: "Candidate",
+    candidate: Candidate,
+    reference: Candidate,
 ) -> Pair:
     """Compare a candidate with a reference.
 
@@ -134,7 +131,7 @@ def _within(replay: Replay, calls: np.ndarray, ns: list[np.ndarray]) -> Estimate
     return within_run(block_sums(ns[0], blocks), block_sums(ns[1], blocks), seed)
 
 
-def _by_chance(candidate: "Candidate", reference: "Candidate") -> bool:
+def _by_chance(candidate: Candidate, reference: Candidate) -> bool:
     """Return True if no difference remains without the CPU time that other programs took.
 
     The time in calls is that of the compared calls by the replayer's clock, the taken time that of

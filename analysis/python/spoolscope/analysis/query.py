@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.asked import DERIVED
-from spoolscope.analysis.explain import bound_memory
+from spoolscope.analysis.asked import DERIVED, EXPLAINED
+from spoolscope.analysis.explain import bound_memory, explain_with
 from spoolscope.analysis.stages import begin
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -34,11 +34,14 @@ def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
     """
     with trace.connect(opens_files=False) as con:
         bound_memory(con, int(trace.meta["counts"]["syscalls"]))
-        con.execute("SET enable_external_access = false")
+        words = {word.lower() for word in re.findall(r"\w+", sql)}
         with _explained(trace):
             _check(con, sql)
-            words = {word.lower() for word in re.findall(r"\w+", sql)}
-            begin(con, trace.meta).make(*(name for name in DERIVED if name in words))
+            facts = {} if words.isdisjoint(EXPLAINED) else explain_with(con, trace).facts
+            con.execute("SET enable_external_access = false")
+            work = begin(con, trace.meta)
+            work.facts |= facts
+            work.make(*(name for name in DERIVED if name in words))
             con.execute("SET lock_configuration = true")
             reader = con.sql(sql).to_arrow_reader(batch)
         yield pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, trace))

@@ -1,6 +1,5 @@
 """Busy time of the disks: the time of every request by stage."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -94,15 +93,12 @@ class Turns:
     names: list[str]
 
 
-def served(trace: Trace, window: Window = None) -> dict[tuple[int, str], np.ndarray]:
-    """Return the service time of each request, ns, by disk and kind (read, write, flush)."""
-    found: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
-    for turns in disk_turns(trace, window):
-        ns = turns.to_ns - turns.from_ns
-        for disk in np.unique(turns.disk).tolist():
-            for code, kind in enumerate(KINDS):
-                found[disk, kind].append(ns[(turns.disk == disk) & (turns.kind == code)])
-    return {key: np.concatenate(times) for key, times in found.items()}
+def by_kind(turns: Turns) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
+    """Yield the service times of requests, ns, by disk and kind (read, write, flush)."""
+    ns = turns.to_ns - turns.from_ns
+    for disk in np.unique(turns.disk).tolist():
+        for code, kind in enumerate(KINDS):
+            yield (disk, kind), ns[(turns.disk == disk) & (turns.kind == code)]
 
 
 def disk_turns(trace: Trace, window: Window = None) -> Iterator[Turns]:

@@ -19,7 +19,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -38,9 +38,13 @@ class Rule:
     cause: str
     stack: str
     filesystem: str
-    pattern: re.Pattern[str]
     around: bool = False
     last_resort: bool = False
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Return what its stacks match; it is compiled when first used."""
+        return _pattern(self.stack)
 
 
 def bare(symbol: str) -> str:
@@ -108,7 +112,8 @@ def compile_rule(
             f"a rule names the unknown cause {cause!r}",
             remedy=f"use one of: {', '.join(causes)}",
         )
-    return Rule(cause, stack, filesystem, _pattern(stack), around, last_resort)
+    split_stack(stack)  # raises
+    return Rule(cause, stack, filesystem, around, last_resort)
 
 
 def parse_rules(text: str, source: str, causes: Collection[str] = BLOCKED_CAUSES) -> list[Rule]:

@@ -11,10 +11,11 @@ import duckdb
 from spoolscope.analysis.call_stages import CALL_STAGES
 from spoolscope.analysis.commit_stages import COMMIT_STAGES
 from spoolscope.analysis.insight_stages import INSIGHT_STAGES
+from spoolscope.analysis.report_stages import REPORT_STAGES
 from spoolscope.analysis.stack_rules import Rule
 from spoolscope.analysis.stage import Stage, Work
 
-STAGES: tuple[Stage, ...] = (*CALL_STAGES, *COMMIT_STAGES)
+STAGES: tuple[Stage, ...] = (*CALL_STAGES, *COMMIT_STAGES, *INSIGHT_STAGES, *REPORT_STAGES)
 
 
 def begin(
@@ -24,4 +25,4 @@ def begin(
     shown: str = "true",
 ) -> Work:
     """Return an analysis with nothing made yet; see ``stage.Work``."""
-    return Work(con, (*STAGES, *INSIGHT_STAGES), meta or {}, rules, shown)
+    return Work(con, STAGES, meta or {}, rules, shown)

@@ -71,8 +71,8 @@ class Study:
             for (family, cause), ns in self.largest[:3]
         ]
         blame = self.explanation.commits.blame
-        told = any(insight.kind == "forced_commits" for insight in insights)
-        if blame and blame[0].others_ns and not told:
+        has_insight = any(insight.kind == "forced_commits" for insight in insights)
+        if blame and blame[0].others_ns and not has_insight:
             top = blame[0]
             said.append(
                 f"{top.comm} ({top.syscall} on {top.path_class}) triggered {count(top.n)} commits; "

@@ -1,4 +1,4 @@
-"""Time in calls as a tree: program, call, cause."""
+"""Time in calls as a tree: process, call, cause."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,12 @@ import duckdb
 
 from spoolscope.analysis.bins import OTHERS
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
+from spoolscope.analysis.process_parts import part_names
 
-PROGRAMS = 10
+PROCESSES = 12
+"""Number of parts (see ``process_parts``) that are shown; the others are one."""
 LEAST = 0.003
-"""Calls and causes below this share of all time are merged within their program or call."""
+"""Calls and causes below this share of all time are merged within their process or call."""
 OTHER_CALLS, OTHER_CAUSES = "(other calls)", "(other causes)"
 
 
@@ -33,36 +35,37 @@ def time_tree(con: duckdb.DuckDBPyConnection) -> list[Node]:
     The first has the path () and is all time except waits of programs for programs; the children of
     a part add up to it.
     """
+    names = part_names(con)
     times = {
-        (comm, call, cause): ns
-        for comm, call, cause, ns in con.execute(
-            "SELECT comm, syscall, cause, CAST(sum(ns) AS BIGINT) FROM bin_times GROUP BY ALL"
+        (names[part], call, cause): ns
+        for part, call, cause, ns in con.execute(
+            "SELECT part, syscall, cause, CAST(sum(ns) AS BIGINT) FROM bin_times GROUP BY ALL"
         ).fetchall()
         if cause not in BETWEEN_PROGRAMS
     }
     calls = {
-        (comm, call): n
-        for comm, call, n in con.execute(
-            "SELECT comm, syscall, CAST(sum(n) AS BIGINT) FROM bin_calls GROUP BY ALL"
+        (names[part], call): n
+        for part, call, n in con.execute(
+            "SELECT part, syscall, CAST(sum(n) AS BIGINT) FROM bin_calls GROUP BY ALL"
         ).fetchall()
     }
     total = sum(times.values())
-    programs = _largest(((comm, ns) for (comm, _, _), ns in times.items()), PROGRAMS)
-    named = {comm: comm if comm in programs else OTHERS for comm, _ in calls}
+    largest = _largest(((name, ns) for (name, _, _), ns in times.items()), PROCESSES)
+    named = {name: name if name in largest else OTHERS for name, _ in calls}
     by_call: dict[tuple[str, str], int] = defaultdict(int)
-    for (comm, call, _), ns in times.items():
-        by_call[named[comm], call] += ns
+    for (name, call, _), ns in times.items():
+        by_call[named[name], call] += ns
 
-    def placed(comm: str, call: str) -> tuple[str, str]:
-        small = by_call[named[comm], call] < LEAST * total
-        return named[comm], OTHER_CALLS if small else call
+    def placed(name: str, call: str) -> tuple[str, str]:
+        small = by_call[named[name], call] < LEAST * total
+        return named[name], OTHER_CALLS if small else call
 
     ns_of: dict[tuple[str, ...], int] = defaultdict(int)
     n_of: dict[tuple[str, ...], int] = defaultdict(int)
-    for (comm, call, cause), ns in times.items():
-        ns_of[(*placed(comm, call), cause)] += ns
-    for (comm, call), n in calls.items():
-        place = placed(comm, call)
+    for (name, call, cause), ns in times.items():
+        ns_of[(*placed(name, call), cause)] += ns
+    for (name, call), n in calls.items():
+        place = placed(name, call)
         for depth in range(3):
             n_of[place[:depth]] += n
     return _nodes(_folded(ns_of, LEAST * total), n_of)

@@ -109,12 +109,12 @@ def study_user_code(con: duckdb.DuckDBPyConnection, meta: dict[str, Any]) -> Use
         con: Needs ``shown_calls``.
         meta: The trace's meta.json.
     """
-    told = meta.get("user_stacks")
-    if not told:
+    counts = meta.get("user_stacks")
+    if not counts:
         return None
     con.execute(_ASKED)
     return UserCode(
         [UserFunction(*row) for row in con.execute(_BY_FUNCTION).fetchall()],
         [UserStack(*row) for row in con.execute(_BY_STACK).fetchall()],
-        int(told["unknown"]),
+        int(counts["unknown"]),
     )

@@ -8,13 +8,15 @@ every candidate. File locking is left out everywhere.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from spoolscope.analysis.candidate_runs import Candidate
 from spoolscope.analysis.causes import CAUSES, charged
-from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES
 from spoolscope.analysis.metrics import BLOCK_NS, METRICS, PRIMARY, WAITING, compared_calls, measure
@@ -23,7 +25,7 @@ from spoolscope.analysis.stats import Estimate, kendall_tau, paired, unpaired_bl
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
 
-TOLD = 0.05
+LEAST_SHARE = 0.05
 """Least difference in a cause's time per call that is listed, as a part of all causes' time."""
 
 Values = Mapping[str, float | None]
@@ -31,9 +33,10 @@ Values = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Ratio:
-    """One metric of a filesystem by that of the reference, recorded and replayed."""
+    """One metric of a filesystem by that of another, recorded and replayed."""
 
     filesystem: str
+    reference: str
     recorded: Estimate
     replayed: Estimate
 
@@ -58,6 +61,12 @@ class Ratio:
         """True if they show that different ones are faster."""
         ours, theirs = self.sides
         return ours * theirs < 0
+
+    @property
+    def names(self) -> str:
+        """Both filesystems, the faster one by the recordings first."""
+        order = (self.filesystem, self.reference)
+        return " before ".join(order if self.recorded.ratio < 1 else order[::-1])
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,8 @@ class Validation:
         reference: The filesystem of the replayed recording.
         recordings: Number of recordings of each filesystem; runs likewise.
         calls: Calls of each, a mean over the recordings.
-        metrics: Metrics, the time of a call first.
+        metrics: Metrics, the time of a call first; ratios to the reference.
+        pairs: Each pair of filesystems, by the time of a call.
         causes: Causes that differ, the largest difference first; None if no replay was recorded.
         warnings: Sentences on what weakens the answer.
     """
@@ -98,34 +108,61 @@ class Validation:
     runs: dict[str, int]
     calls: dict[str, float]
     metrics: list[Validated]
+    pairs: list[Ratio]
     causes: list[OtherCause] | None
     warnings: list[str]
 
     @property
-    def holds(self) -> bool:
-        """True if replays and recordings order the filesystems by the time of a call alike."""
-        return self.metrics[0].tau == 1.0
+    def holds(self) -> bool | None:
+        """True if all pairs that both sides decide are ordered alike; None if they decide none.
+
+        A pair is decided where the interval of its ratio does not hold 1.
+        """
+        if any(pair.is_wrong for pair in self.pairs):
+            return False
+        return True if any(pair.is_sure for pair in self.pairs) else None
 
     @property
     def verdict(self) -> str:
-        """The answer in a sentence or two."""
-        first = self.metrics[0]
-        if math.isnan(first.tau):
-            return "It is not known whether the ranking holds."
-        sure = [ratio.filesystem for ratio in first.ratios if ratio.is_sure]
-        how = "holds" if self.holds else "does not hold"
-        if not any(r.is_wrong for r in first.ratios) and len(sure) < len(first.ratios):
-            how = "seems to hold" if self.holds else "seems not to hold"
-        of = f"of {', '.join(sure)}" if sure else "of none"
-        certain = f"Both sides are sure of the order to {self.reference} {of}."
-        return f"The ranking {how}: tau {first.tau:.2f}. {certain}"
+        """The answer in two or three sentences."""
+        sure = [pair for pair in self.pairs if pair.is_sure]
+        wrong = [pair for pair in self.pairs if pair.is_wrong]
+        alone = [sum(bool(p.sides[k] and not p.sides[1 - k]) for p in self.pairs) for k in (0, 1)]
+        neither = len(self.pairs) - len(sure) - len(wrong) - sum(alone)
+        of = f"of {len(self.pairs)} pairs of filesystems"
+        if wrong:
+            orders = ", ".join(pair.names for pair in wrong)
+            said = f"The ranking does not hold. Recordings say the opposite of replays: {orders}."
+            said += f" Both order {len(sure)} {of} alike."
+        elif sure:
+            said = (
+                f"The ranking holds where it is decided: both sides order {len(sure)} {of} alike,"
+            )
+            said += " and none differently."
+        else:
+            said = f"It is not known whether the ranking holds: both sides decide none {of}."
+        rest = [
+            f"{n} {words}"
+            for n, words in (
+                (alone[0], "by recordings only"),
+                (alone[1], "by replays only"),
+                (neither, "by neither"),
+            )
+            if n
+        ]
+        return f"{said} Decided {', '.join(rest)}." if rest else said
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``validate --json`` prints; unknown numbers are null."""
         plain = asdict(self) | {"holds": self.holds, "verdict": self.verdict}
-        for told, metric in zip(plain["metrics"], self.metrics, strict=True):
-            for ratio, found in zip(told["ratios"], metric.ratios, strict=True):
-                ratio |= {"apart": found.apart, "sure": found.is_sure}
+        shown = [(plain["pairs"], self.pairs)]
+        shown += [
+            (one["ratios"], metric.ratios)
+            for one, metric in zip(plain["metrics"], self.metrics, strict=True)
+        ]
+        for rows, ratios in shown:
+            for row, found in zip(rows, ratios, strict=True):
+                row |= {"apart": found.apart, "sure": found.is_sure}
         cleaned: dict[str, Any] = _known(plain)
         return cleaned
 
@@ -196,19 +233,18 @@ def validate(recordings: Mapping[str, Sequence[Trace]], found: Comparison) -> Va
             exit_code=USAGE,
         )
     chosen = {name: _candidate(found, name) for name in recordings}
-    read = {name: [_Recording(trace) for trace in some] for name, some in recordings.items()}
-    replayed = _replayed(found.replay, chosen)
+    sides = _Sides(recordings, _replayed(found.replay, chosen))
     reference = next(iter(recordings))
-    recorded = {name: [one.values() for one in some] for name, some in read.items()}
-    metrics = [
-        _metric(key, reference, read, recorded, replayed) for key in METRICS if key != WAITING
-    ]
     return Validation(
         reference=reference,
         recordings={name: len(some) for name, some in recordings.items()},
-        runs={name: len(values) for name, values in replayed.items()},
-        calls={name: float(np.mean([len(r.took) for r in some])) for name, some in read.items()},
-        metrics=metrics,
+        runs={name: len(values) for name, values in sides.replayed.items()},
+        calls={
+            name: float(np.mean([len(one.took) for one in some]))
+            for name, some in sides.read.items()
+        },
+        metrics=[_metric(key, reference, sides) for key in METRICS if key != WAITING],
+        pairs=[sides.ratio(PRIMARY, name, other) for other, name in combinations(recordings, 2)],
         causes=_causes(recordings, chosen),
         warnings=[
             *(
@@ -255,39 +291,36 @@ def _replayed(replay: Replay, chosen: Mapping[str, Candidate]) -> dict[str, list
     return found
 
 
-def _metric(
-    key: str,
-    reference: str,
-    read: Mapping[str, Sequence[_Recording]],
-    recorded: Mapping[str, Sequence[Values]],
-    replayed: Mapping[str, Sequence[Values]],
-) -> Validated:
-    ratios = [
-        Ratio(
-            name,
-            _recorded_ratio(key, read, recorded, name, reference),
-            _ratio(key, replayed[name], replayed[reference]),
-        )
-        for name in recorded
-        if name != reference
-    ]
+class _Sides:
+    """Values of every metric, of recordings and of replays, by filesystem."""
+
+    def __init__(
+        self,
+        recordings: Mapping[str, Sequence[Trace]],
+        replayed: Mapping[str, Sequence[Values]],
+    ) -> None:
+        self.read = {name: [_Recording(one) for one in some] for name, some in recordings.items()}
+        self._recorded = {name: [one.values() for one in some] for name, some in self.read.items()}
+        self.replayed = replayed
+
+    def ratio(self, key: str, name: str, other: str) -> Ratio:
+        """Return a metric of one filesystem by that of another.
+
+        Recordings are paired in the given order; single ones are compared by blocks of time.
+        """
+        recorded = _ratio(key, self._recorded[name], self._recorded[other])
+        if key == PRIMARY and min(len(self.read[name]), len(self.read[other])) == 1:
+            ours, theirs = self.read[name][0], self.read[other][0]
+            recorded = unpaired_blocks(ours.by_block(), theirs.by_block())
+        return Ratio(name, other, recorded, _ratio(key, self.replayed[name], self.replayed[other]))
+
+
+def _metric(key: str, reference: str, sides: _Sides) -> Validated:
+    ratios = [sides.ratio(key, name, reference) for name in sides.read if name != reference]
     known = [r for r in ratios if not math.isnan(r.apart)]
     orders = ([1.0, *(r.recorded.ratio for r in known)], [1.0, *(r.replayed.ratio for r in known)])
     label = "time of a call" if key == PRIMARY else METRICS[key].label
     return Validated(key, label, ratios, kendall_tau(*orders))
-
-
-def _recorded_ratio(
-    key: str,
-    read: Mapping[str, Sequence[_Recording]],
-    recorded: Mapping[str, Sequence[Values]],
-    name: str,
-    reference: str,
-) -> Estimate:
-    """Return the ratio of recordings, paired in the given order; of single ones by blocks."""
-    if key == PRIMARY and min(len(read[name]), len(read[reference])) == 1:
-        return unpaired_blocks(read[name][0].by_block(), read[reference][0].by_block())
-    return _ratio(key, recorded[name], recorded[reference])
 
 
 def _ratio(key: str, ours: Sequence[Values], theirs: Sequence[Values]) -> Estimate:
@@ -308,7 +341,7 @@ def _causes(
         then = {c: sum(one.causes.get(c, 0) for one in explained) / max(calls, 1) for c in CAUSES}
         now = {c: ns / max(candidate.fidelity.executed, 1) for c, ns in candidate.causes.items()}
         then, now = charged(then), charged(now)
-        least = TOLD * max(sum(then.values()), sum(now.values()))
+        least = LEAST_SHARE * max(sum(then.values()), sum(now.values()))
         differ += [
             OtherCause(name, cause, then.get(cause, 0.0), now.get(cause, 0.0))
             for cause in {**then, **now}

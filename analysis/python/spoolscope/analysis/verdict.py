@@ -2,21 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from spoolscope.analysis.candidate_runs import Candidate
 from spoolscope.analysis.certificate import Certificate, certificates
 from spoolscope.analysis.durability import SAME, WEAKER
 from spoolscope.analysis.guests import counts_instructions, weaknesses
 from spoolscope.analysis.lateness_effect import EXCUSED
 from spoolscope.analysis.metrics import PRIMARY, WAITING
 from spoolscope.analysis.outcomes import Replay
+from spoolscope.analysis.pairs import Pair
 from spoolscope.analysis.rerun import more_rounds
 from spoolscope.analysis.stats import MINIMUM_EFFECT, MINIMUM_ROUNDS, Estimate, rounds_wanted
 from spoolscope.analysis.wording import change, count, duration, interval
-
-if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Candidate
-    from spoolscope.analysis.pairs import Pair
 
 REASONS_OF_KERNEL = 2
 
@@ -52,10 +49,10 @@ class Verdict:
 
 def give_verdict(
     replay: Replay,
-    candidates: Mapping[str, "Candidate"],
+    candidates: Mapping[str, Candidate],
     pair: "Pair | None",
     beside: Mapping[str, str],
-    kernels: Sequence["Pair"] = (),
+    kernels: Sequence[Pair] = (),
     *,
     n_calls: int,
 ) -> Verdict:
@@ -123,7 +120,7 @@ def give_verdict(
     )
 
 
-def order_warnings(pairs: Sequence["Pair"]) -> list[str]:
+def order_warnings(pairs: Sequence[Pair]) -> list[str]:
     """Return a sentence on each pair that the two primary metrics order differently."""
     return [
         f"The two primary metrics order {pair.candidate} and {pair.reference} differently: "
@@ -156,7 +153,7 @@ def _modelled(replay: Replay) -> str:
     return f" Times of disks are those of the device model {' or '.join(models)}, not of a disk."
 
 
-def _kernels(kernels: Sequence["Pair"], on_cpu: str) -> list[str]:
+def _kernels(kernels: Sequence[Pair], on_cpu: str) -> list[str]:
     """Return sentences on the effect of each newer kernel on each candidate."""
     said = []
     for pair in kernels:
@@ -171,7 +168,7 @@ def _kernels(kernels: Sequence["Pair"], on_cpu: str) -> list[str]:
     return said
 
 
-def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"], on_cpu: str) -> str:
+def _headline(pair: Pair, candidates: Mapping[str, Candidate], on_cpu: str) -> str:
     spent = [duration(candidates[n].metrics[PRIMARY]) for n in (pair.candidate, pair.reference)]
     numbers = f"{spent[0]} against {spent[1]} {on_cpu}in calls"
     said = change(pair.primary.ratio)
@@ -187,7 +184,7 @@ def _headline(pair: "Pair", candidates: Mapping[str, "Candidate"], on_cpu: str) 
     return f"{pair.candidate} looks faster than {pair.reference}: {said} time, {numbers}."
 
 
-def _at_what_price(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
+def _at_what_price(pair: Pair, candidates: Mapping[str, Candidate]) -> list[str]:
     """Return a sentence on the durability of the two candidates, if it differs."""
     ours, theirs = (candidates[name].durability for name in (pair.candidate, pair.reference))
     if ours == theirs:
@@ -217,7 +214,7 @@ def _open(beside: Mapping[str, str]) -> list[str]:
     return [name for name, word_ in beside.items() if word_ in ("inconclusive", "indicative")]
 
 
-def _doubt(pair: "Pair", said: str) -> str:
+def _doubt(pair: Pair, said: str) -> str:
     """Return why there is no verdict on a difference."""
     estimate = pair.primary
     if pair.chance:
@@ -234,7 +231,7 @@ def _doubt(pair: "Pair", said: str) -> str:
 
 
 def _unfaithful(
-    replay: Replay, pair: "Pair", candidates: Mapping[str, "Candidate"]
+    replay: Replay, pair: Pair, candidates: Mapping[str, Candidate]
 ) -> tuple[list[str], list[str]]:
     """Return sentences on unfaithful runs: which ones, for the start; why, for later."""
     given = {one.candidate: one for one in certificates(replay.runs)}
@@ -251,7 +248,7 @@ def _unfaithful(
     return said, why
 
 
-def _excused(pair: "Pair", one: Certificate) -> bool:
+def _excused(pair: Pair, one: Certificate) -> bool:
     """Return True if all goals that its runs missed have no effect on this verdict."""
     effect = pair.lateness
     return one.verdict == "untimed" or (
@@ -259,14 +256,14 @@ def _excused(pair: "Pair", one: Certificate) -> bool:
     )
 
 
-def _lateness(pair: "Pair", given: Sequence[Certificate]) -> list[str]:
+def _lateness(pair: Pair, given: Sequence[Certificate]) -> list[str]:
     """Return a sentence on the effect of lateness, if a certificate missed its goal."""
     pair_of = {pair.candidate, pair.reference}
     late = any(one.missed & frozenset(EXCUSED) for one in given if one.candidate in pair_of)
     return [pair.lateness.sentence] if late and pair.lateness else []
 
 
-def _no_merit(pair: "Pair", candidates: Mapping[str, "Candidate"]) -> list[str]:
+def _no_merit(pair: Pair, candidates: Mapping[str, Candidate]) -> list[str]:
     """Return a sentence on the CPU time that other programs took from one more than the other."""
     totals = [candidates[name].metrics[PRIMARY] or 0.0 for name in (pair.candidate, pair.reference)]
     if abs(pair.strangers_ns) < LEAST_TAKEN * max(*totals, 1.0):
@@ -285,7 +282,7 @@ def _basis(n_calls: int, *, counted: bool) -> str:
     return f"The same {count(n_calls)} calls on each, file locking left out"
 
 
-def _sure(pair: "Pair", basis: str) -> str:
+def _sure(pair: Pair, basis: str) -> str:
     estimate = pair.primary
     if estimate.method == "paired-t":
         said = _rounds(estimate)
@@ -309,8 +306,8 @@ def _rounds(estimate: Estimate) -> str:
 
 def _next(
     replay: Replay,
-    pairs: Sequence["Pair"],
-    candidates: Mapping[str, "Candidate"],
+    pairs: Sequence[Pair],
+    candidates: Mapping[str, Candidate],
     undecided: Sequence[str],
 ) -> str | None:
     open_ = [pair for pair in pairs if pair.word not in {"faster", "slower", "equivalent"}]

@@ -49,6 +49,11 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a count with its noun, as "1 host" and "2 hosts"."""
+    return f"{count(n)} {noun}{'s' * (n != 1)}"
+
+
 def fitting(name: str, width: int, head: int = 0) -> str:
     """Return a name in ``width`` characters: the first ``head``, "…" and its end, if longer.
 

@@ -2,12 +2,14 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from spoolscope.cli.names import marked, named, names_lines, names_options
 from spoolscope.cli.output import (
     emit_json,
     json_option,
@@ -22,7 +24,8 @@ from spoolscope.traces.errors import FAILED, INCOMPLETE, UNDECIDED, USAGE, Spool
 from spoolscope.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from spoolscope.analysis.compare import Candidate, Comparison
+    from spoolscope.analysis.candidate_runs import Candidate
+    from spoolscope.analysis.compare import Comparison
     from spoolscope.analysis.demands.decisions import Decision
     from spoolscope.analysis.demands.language import Demand
     from spoolscope.analysis.pairs import Pair
@@ -53,6 +56,7 @@ Examples:
     help="Exit with 4 if it is so, with 5 if the intervals do not tell: 'time > +10 %', 'p99 of "
     "fsync > 20 ms', 'calls over 10 ms > +50 %', 'commits per delivery > 1.5 x'.",
 )
+@names_options
 def command(
     out: tuple[Path, ...],
     as_json: bool,
@@ -60,6 +64,8 @@ def command(
     reference: str | None,
     trace: Path | None,
     demands: tuple[str, ...],
+    names: bool,
+    key_file: Path | None,
 ) -> int:
     """Compare the candidates of a replay, or two recordings.
 
@@ -80,7 +86,14 @@ def command(
     if recordings and not foreign:
         refuse_mixed(out, recordings)
         refuse_for_recordings(reference, trace)
-        return _recordings(out, wanted, as_json=as_json, quiet=quiet)
+        real = partial(named, key_file=key_file, wanted=names)
+        return _recordings(out, wanted, real, key_file, as_json=as_json, quiet=quiet)
+    if names:
+        raise SpoolscopeError(
+            "a comparison of replays shows no names",
+            remedy="leave out --names; 'spoolscope report' of replays shows them",
+            exit_code=USAGE,
+        )
     return _replays(out, wanted, reference, trace, as_json=as_json, quiet=quiet)
 
 
@@ -121,21 +134,30 @@ def refuse_for_recordings(reference: str | None, trace: Path | None) -> None:
         )
 
 
-def _recordings(out: Sequence[Path], wanted: "list[Demand]", *, as_json: bool, quiet: bool) -> int:
+def _recordings(
+    out: Sequence[Path],
+    wanted: "list[Demand]",
+    real: Callable[[Trace], Trace],
+    key_file: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
     from spoolscope.analysis.demands.of_recordings import decide_recordings
     from spoolscope.analysis.recordings.moved import compare_recordings
     from spoolscope.analysis.recordings.sentences import to_json
     from spoolscope.cli.compare_recordings import text as text_of_recordings
 
-    opened = [Trace.open(path) for path in out]
+    opened = [real(Trace.open(path)) for path in out]
+    revealed = max(opened, key=lambda trace: trace.names is not None)  # the first one, if any
     with progress(quiet=quiet) as show:
         between = compare_recordings(opened[0], opened[1], show)
     decisions = [decide_recordings(between, demand) for demand in wanted]
     if as_json:
-        emit_json(to_json(between) | _decided(decisions))
+        emit_json(marked(to_json(between) | _decided(decisions), revealed))
     else:
         say(*text_of_recordings(between), *_decisions(decisions))
-        say(f"Next: {_report_command(out)}")
+        say(*names_lines(revealed, key_file), f"Next: {_report_command(out)}")
     whole = all(trace.meta.get("complete") for trace in opened)
     return _exit_code(decisions, whole=whole)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def disk_lines(found: "DiskTrace") -> Iterable[str]:
     """Yield the facts on the disks, and what is unknown, at most 80 columns."""
-    from spoolscope.analysis.disk_traces import UNTOLD
+    from spoolscope.analysis.disk_traces import NOT_IN_A_DISK_TRACE
     from spoolscope.analysis.wording import count, duration, fitting, size
 
     yield from wrapped(found.headline)
@@ -39,7 +39,7 @@ def disk_lines(found: "DiskTrace") -> Iterable[str]:
             f"{duration(one.device_ns):>11}"
         )
     yield ""
-    yield from wrapped(f"Not known: {UNTOLD}")
+    yield from wrapped(f"Not known: {NOT_IN_A_DISK_TRACE}")
 
 
 _HEADS = {"queue": "until issued", "device": "at the disk"}

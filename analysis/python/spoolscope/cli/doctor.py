@@ -23,17 +23,17 @@ def command(*, as_json: bool) -> int:
     """
     findings, survey = check()
     usable = all(f.ok for f in findings if f.needed)
-    told = answers(survey) if survey else []
+    answered = answers(survey) if survey else []
     if as_json:
-        facts = {"findings": [vars(f) for f in findings], "questions": [vars(a) for a in told]}
+        facts = {"findings": [vars(f) for f in findings], "questions": [vars(a) for a in answered]}
         emit_json({"usable": usable, "tier": survey.get("tier"), **facts, **survey})
         return 0 if usable else 1
     for finding in findings:
         mark = "ok" if finding.ok else "NO" if finding.needed else "no"
         say(*wrapped(finding.detail, f"{mark:>6}  {finding.name:16} ", " " * 25))
-    if told:
+    if answered:
         say("A recording here tells:")
-    for answer in told:
+    for answer in answered:
         say(*field("-" if answer.unloaded else answer.answer, answer.question, 6))
         if answer.reason:
             say(*field("", f"  ({answer.reason})", 6))

@@ -72,8 +72,8 @@ def command(
     """Write TRACE, or a part of it, in the format of another tool.
 
     No call is left out or sampled: their times add up to those of 'explain', to the
-    nanosecond. Names are those of the trace; with --names what is written is for its
-    owner only.
+    nanosecond. Only fio gets what it can repeat: requests, or some calls on files.
+    Names are those of the trace; with --names what is written is for its owner only.
     """
     from spoolscope.export.content import prepare
 

@@ -118,8 +118,11 @@ def refuse_uncounted(rules: Sequence[FreezeRule], spools: Iterable[Path]) -> Non
 
 def cause_rules(rules: Iterable[FreezeRule]) -> CauseRules:
     """Return the stack rules in the recorder's form; empty if no freeze rule names a cause."""
-    if not any("cause" in rule.limit for rule in rules):
-        return ()
+    return all_cause_rules() if any("cause" in rule.limit for rule in rules) else ()
+
+
+def all_cause_rules() -> CauseRules:
+    """Return the stack rules in the recorder's form."""
     return tuple(
         {
             "cause": rule.cause,

@@ -61,8 +61,8 @@ class Telling:
 
     def error(self, error: SpoolscopeError) -> None:
         """Send an error that was raised."""
-        told = {"message": error.message, "remedy": error.remedy, "exit_code": error.exit_code}
-        say(json.dumps({"error": told}))
+        content = {"message": error.message, "remedy": error.remedy, "exit_code": error.exit_code}
+        say(json.dumps({"error": content}))
 
 
 class Heard:
@@ -105,11 +105,11 @@ class Heard:
     def line(self, text: str) -> None:
         """Take a line that a machine printed; a line not from ``Telling`` is part of an error."""
         try:
-            told = json.loads(text)
+            content = json.loads(text)
         except ValueError:
             say(text, err=True)
             return
-        match told:
+        match content:
             case {"at": [what, share]}:
                 self._show(what, share)
             case {"guess_s": guess_s}:

@@ -154,8 +154,8 @@ def _imported_blocks(meta: dict[str, Any], output: Path, *, as_json: bool) -> in
     warn_of_book(meta)
     sums = {"requests": counts["block_ios"], "stages": counts["block_stages"]}
     if as_json:
-        told = {"complete": meta["complete"], "duration_ns": meta["duration_ns"]}
-        emit_json({"trace": str(output), **told, **facts, **sums})
+        basics = {"complete": meta["complete"], "duration_ns": meta["duration_ns"]}
+        emit_json({"trace": str(output), **basics, **facts, **sums})
     else:
         seconds = meta["duration_ns"] / 1e9
         say(

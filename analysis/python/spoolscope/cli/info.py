@@ -97,10 +97,10 @@ def gather(trace: Trace) -> dict[str, Any]:
 def _cannot(meta: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the questions about these spools that the trace does not, or only partly, answer."""
     types = {spool["fstype"] for spool in meta["spools"]}
-    told = answers(meta["programs"]) if meta["programs"] else []
+    entries = answers(meta["programs"]) if meta["programs"] else []
     return [
         vars(answer)
-        for answer in told
+        for answer in entries
         if answer.answer != YES and (not answer.filesystems or types & set(answer.filesystems))
     ]
 
@@ -291,8 +291,8 @@ def _print_losses(trace: Trace) -> None:
 
 
 def _columns() -> dict[str, Any]:
-    told = ((name, column) for name, t in TABLES.items() for column in recorded(t).columns)
-    return {"columns": [{"of_table": name, **asdict(column)} for name, column in told]}
+    entries = ((name, column) for name, t in TABLES.items() for column in recorded(t).columns)
+    return {"columns": [{"of_table": name, **asdict(column)} for name, column in entries]}
 
 
 def _print_columns(trace: Trace) -> None:

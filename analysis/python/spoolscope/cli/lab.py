@@ -20,6 +20,7 @@ from spoolscope.cli.output import (
 from spoolscope.cli.printing import say
 from spoolscope.lab.faults import FAULTS
 from spoolscope.lab.kjournald import VARIANTS
+from spoolscope.lab.troubles import TROUBLES
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import place_of
@@ -28,10 +29,11 @@ FILESYSTEMS = tuple(
     dict.fromkeys(on for fault in FAULTS.values() for on in (*fault.filesystems, *fault.elsewhere))
 )
 
+USUAL_SECONDS = 8.0
 seconds_option = click.option(
     "--seconds",
     type=Number(1.0, 3600.0, whole=False),
-    default=8.0,
+    default=USUAL_SECONDS,
     show_default=True,
     help="Length of each load.",
 )
@@ -47,6 +49,7 @@ def command() -> None:
 
 
 command.add_command(vm.command, "vm")
+command.add_command(vm.zfs_command, "zfs")
 command.add_command(mailserver.command, "mailserver")
 command.add_command(workload.command, "workload")
 
@@ -98,10 +101,42 @@ def faults(
         else:
             say(*table.text(outcomes))
         if output is not None:
-            words = [*names, *(word for on in fstypes for word in ("--on", on)), "-o", output.name]
+            words = [*names, *(word for on in fstypes for word in ("--on", on))]
+            words += [] if seconds == USUAL_SECONDS else ["--seconds", f"{seconds:g}"]
+            words += ["-o", output.name]
             write_file(place_of(output), table.markdown(outcomes, seconds, words))
             wrote(output)
     return 0 if all(map(table.passes, outcomes)) and not left_out else INCOMPLETE
+
+
+@command.command(epilog="Example: sudo spoolscope lab troubles frozen_filesystem")
+@click.argument("names", nargs=-1, type=click.Choice(list(TROUBLES)), metavar="[RULE]...")
+@quiet_option
+@json_option
+def troubles(names: tuple[str, ...], quiet: bool, as_json: bool) -> int:
+    """Make each trouble that a rule of insights is for, and something that only looks like it.
+
+    RULE is the kind of a rule, such as frozen_filesystem; without one all are
+    tried, some ten seconds each. Each is a short recording on a filesystem
+    made for it.
+
+    Exit code 3: a rule did not fire in its trouble, or fired in what looks like it.
+    """
+    from spoolscope.lab.private import enter
+    from spoolscope.lab.trouble_runs import run_all, text, to_json
+
+    enter(None)
+    with progress(quiet=quiet) as show:
+        found, left_out = run_all(names or tuple(TROUBLES), show)
+    for sentence in left_out:
+        warn(sentence)
+    if not found:
+        raise SpoolscopeError("no trouble was made", remedy="see the warnings above")
+    if as_json:
+        emit_json({"scenes": [to_json(one) for one in found]})
+    else:
+        say(*text(found))
+    return 0 if all(one.right for one in found) and not left_out else INCOMPLETE
 
 
 @command.command(epilog="Example: sudo spoolscope lab kjournald --variant fsync")

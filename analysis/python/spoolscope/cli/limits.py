@@ -11,6 +11,7 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LONGEST_S = 366 * 24 * 3600.0
 LARGEST_BYTES = 1 << 50
+LONGEST_DAYS = 36_600
 # PID_MAX_LIMIT of the kernel, include/linux/threads.h.
 HIGHEST_PID = 1 << 22
 LONGEST_SHOWN = 40
@@ -92,6 +93,36 @@ class LimitType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if not SIZES["K"] <= size <= LARGEST_BYTES:
             self.fail(f"{_shown(value)} is not a size such as 64M or 2G, up to 1024T", param, ctx)
         return Limit(size_bytes=size)
+
+
+class Days(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A number of days, with a d."""
+
+    name = "days"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Return the number of days."""
+        given = re.fullmatch(r"(\d{1,6})d", str(value), re.ASCII)
+        if isinstance(value, int):
+            return value
+        if given is None or not 1 <= int(given[1]) <= LONGEST_DAYS:
+            self.fail(f"{_shown(value)} is no number of days such as 90d", param, ctx)
+        return int(given[1])
+
+
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A size with a capital letter: 256M, 2G."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Return bytes."""
+        if isinstance(value, int):
+            return value
+        limit = LimitType().convert(value, param, ctx)
+        if limit.size_bytes is None:
+            self.fail(f"{_shown(value)} is a time; give a size such as 2G", param, ctx)
+        return limit.size_bytes
 
 
 def _shown(value: object) -> str:

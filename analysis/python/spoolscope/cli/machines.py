@@ -24,6 +24,7 @@ from spoolscope.cli.vm import (
     tell_of_accelerator,
     telling_of_console,
 )
+from spoolscope.lab.vm import zfs
 from spoolscope.lab.vm.kernels import SERIES
 from spoolscope.lab.vm.machine import Machine
 from spoolscope.lab.vm.running import SCRATCH, run
@@ -33,6 +34,7 @@ from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Slot, blocks
 from spoolscope.replay.where import why_not_there
 from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.results import REPLAY_FILE
 
@@ -100,6 +102,12 @@ def refuse_unbooted(chosen: Sequence[Candidate], kernels: Sequence[str]) -> None
                 )
 
 
+def _check_modules(candidate: Candidate, machine: Machine) -> None:
+    """Refuse a candidate whose module was not built for a machine's kernel."""
+    if candidate.directory is None and FILESYSTEMS[candidate.fstype].modules:
+        zfs.check_built(machine.kernel, candidate.name)
+
+
 def _wrong(what: str, remedy: str) -> SpoolscopeError:
     return SpoolscopeError(what, remedy=remedy, exit_code=USAGE)
 
@@ -135,6 +143,8 @@ def replay_in_machines(
     machines = {
         series: machine_of(series, memory_mib, show, icount=icount) for series in options["vm"]
     }
+    for slot in order:
+        _check_modules(slot.candidate, machines[slot.candidate.kernel or options["vm"][0]])
     tell_of_accelerator(next(iter(machines.values())), quiet=options["quiet"])
     tell = unsaid if options["quiet"] else partial(say, err=True)
     heard = Heard(order, _rows(out), show, tell)
@@ -163,7 +173,7 @@ def _in_machine(
     runs, about = [slot.name for slot in block], list(ABOUT)
     with (
         telling_of_console(),
-        Lines(heard.line) as told,
+        Lines(heard.line) as output_lines,
         Lines(partial(say, err=True)) as complained,
         run(
             machine,
@@ -176,7 +186,7 @@ def _in_machine(
             # A disk's timing comes from the host, so runs would differ.
             scratch=not machine.icount,
             environment=environment(machine),
-            out=told,
+            out=output_lines,
             err=complained,
         ) as ended,
     ):

@@ -66,13 +66,15 @@ def _sentences(sheet: Sheet) -> Iterator[str]:
 def _table(sheet: Sheet) -> Iterator[str]:
     are_facts = sheet.columns == ["name", "value", "unit"]
     rows = sheet.rows if are_facts else sheet.rows[:MOST_ROWS]
-    told = [_gathered(row) for row in rows]
+    shown_rows = [_gathered(row) for row in rows]
     if are_facts:
-        told = [_fact(row) for row in rows if row["value"] is not None]
-    names = list(dict.fromkeys(name for row in told for name in row))
-    known = [name for name in names if any(row.get(name) not in (None, "") for row in told)]
+        shown_rows = [_fact(row) for row in rows if row["value"] is not None]
+    names = list(dict.fromkeys(name for row in shown_rows for name in row))
+    known = [name for name in names if any(row.get(name) not in (None, "") for row in shown_rows)]
     heads = [_words(name) for name in known[:MOST_COLUMNS]]
-    yield from pipes(heads, [[row.get(name) for name in known[:MOST_COLUMNS]] for row in told])
+    yield from pipes(
+        heads, [[row.get(name) for name in known[:MOST_COLUMNS]] for row in shown_rows]
+    )
     yield from _rest(len(sheet.rows) - len(rows), "rows")
     yield from _rest(len(known) - MOST_COLUMNS, "columns")
 

@@ -28,12 +28,12 @@ def with_matrix(options: dict[str, Any]) -> dict[str, Any]:
     file = options["matrix"]
     if file is None:
         return options
-    told = _read(file)
-    names = [*told.pop(CANDIDATES, []), *options["candidates"]]
+    settings = _read(file)
+    names = [*settings.pop(CANDIDATES, []), *options["candidates"]]
     found = {**options, "candidates": tuple(names)}
     context = click.get_current_context()
     params = {param.name: param for param in context.command.params}
-    for key, value in told.items():
+    for key, value in settings.items():
         if context.get_parameter_source(key) == ParameterSource.DEFAULT:
             try:
                 found[key] = params[key].type_cast_value(context, str(value))
@@ -46,17 +46,17 @@ def with_matrix(options: dict[str, Any]) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(regular(file).read_text("utf-8"))
+        settings = tomllib.loads(regular(file).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise _wrong(file, str(error)) from None
-    if unknown := [key for key in told if key not in (CANDIDATES, *KEYS)]:
+    if unknown := [key for key in settings if key not in (CANDIDATES, *KEYS)]:
         raise _wrong(file, f"unknown: {', '.join(unknown)}")
-    names = told.get(CANDIDATES, [])
+    names = settings.get(CANDIDATES, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _wrong(file, f"{CANDIDATES} is no list of texts")
-    if wrong := [key for key in KEYS if isinstance(told.get(key), (bool, list, dict))]:
+    if wrong := [key for key in KEYS if isinstance(settings.get(key), (bool, list, dict))]:
         raise _wrong(file, f"{wrong[0]} is neither a number nor a text")
-    return told
+    return settings
 
 
 def _wrong(file: Path, what: str) -> SpoolscopeError:

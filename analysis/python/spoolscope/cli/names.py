@@ -12,6 +12,8 @@ from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY, RealNames, real_names
 from spoolscope.traces.trace import Trace
 
 HINT = "Names are hidden here; --names shows them: this machine has their book."
+MARK = f"{DO_NOT_GIVE_AWAY[0].upper()}{DO_NOT_GIVE_AWAY[1:]}."
+"""The line of text that marks real names."""
 _OPTIONS = (
     click.option(
         "--names",
@@ -54,7 +56,7 @@ def named(trace: Trace, key_file: Path | None, *, wanted: bool) -> Trace:
 def names_lines(trace: Trace, key_file: Path | None) -> list[str]:
     """Return a line that marks real names, or a hint how to see them if this user can; or none."""
     if trace.names is not None:
-        return [DO_NOT_GIVE_AWAY[0].upper() + DO_NOT_GIVE_AWAY[1:] + "."]
+        return [MARK]
     hidden = trace.meta.get("pseudonymised") and real_names(trace.meta, key_file)
     return [HINT] if hidden else []
 

@@ -28,6 +28,7 @@ from spoolscope.replay.planned import plan
 from spoolscope.replay.waiting import explain
 from spoolscope.traces.errors import INCOMPLETE
 from spoolscope.traces.phases import Phases
+from spoolscope.traces.scratch import scratch
 from spoolscope.traces.trace import Trace
 
 EPILOG = """\b
@@ -77,14 +78,14 @@ def command(
     with (
         ending_on_signals(),
         shown as report,
-        tempfile.TemporaryDirectory(prefix="spoolscope-") as scratch,
+        tempfile.TemporaryDirectory(dir=scratch()) as place,
     ):
-        file = Path(scratch) / "replay.plan"
+        file = Path(place) / "replay.plan"
         show = Phases(report, lengths)
-        summary, told = plan(opened, file, asked, lambda done: show("building the plan", done))
+        summary, changed = plan(opened, file, asked, lambda done: show("building the plan", done))
         engine = Engine(file)
-        if told is not None:
-            warn(told["sentence"])
+        if changed is not None:
+            warn(changed["sentence"])
         if call is not None:
             show("ordering its calls")
             found = explain(opened, read_plan(file), engine, options["order"], call)

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from spoolscope.analysis.beyond import unjudged_calls
+from spoolscope.cli.compact import BY_HOUR
 from spoolscope.cli.freeze_rules import HELP, FreezeRuleType, cause_rules, refuse_uncounted
-from spoolscope.cli.limits import PID, Duration, LimitType, Number
+from spoolscope.cli.limits import PID, Days, Duration, LimitType, Number, Size
 from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
     claim_output,
@@ -24,6 +25,8 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.cli.printing import say
+from spoolscope.cli.record_rollup import TAKE_OVER, record_sums, refuse_for_rollup
+from spoolscope.cli.upkeep import Upkeep
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Limit
 from spoolscope.tracers.session import (
@@ -46,6 +49,7 @@ Examples:
   sudo spoolscope record --spool /mnt -o test.trace -- ./deliver-once
   sudo spoolscope record --spool /var/mail --rotate 1h --keep 48 -o mail.rec
   sudo spoolscope record --spool /var/mail --last 5m --freeze-on slow=1s
+  sudo spoolscope record --spool /var/mail --rollup -o /var/lib/spoolscope
 
 \b
 With --rotate the output is a directory of traces: trace-000001,
@@ -114,6 +118,21 @@ freeze, and before the end. 'spoolscope info' works on each and on all.
     "--rotate", type=LimitType(), help="Begin a new trace after this size or time: 64M, 1h."
 )
 @click.option("--last", type=LimitType(), help="Flight recorder: keep only the last 5m, or 2G.")
+@click.option(
+    "--rollup",
+    is_flag=True,
+    help="Keep sums of calls by minute instead of calls, for good; -o may be there already.",
+)
+@click.option("--retain", type=Days(), help="With --rollup: remove days that are older: 90d.")
+@click.option(
+    BY_HOUR, type=Days(), help="With --rollup: sum each hour up of days that are older: 30d."
+)
+@click.option("--quota", type=Size(), help="With --rollup: remove the oldest days beyond this: 2G.")
+@click.option(
+    TAKE_OVER,
+    is_flag=True,
+    help="With --rollup: end the recorder that writes to -o, when this one records.",
+)
 @click.option("--keep", type=Number(1, 1_000_000), help="Keep the newest N traces (with these).")
 @click.option(
     "--freeze-on",
@@ -165,6 +184,8 @@ def command(**options: Any) -> int:
     force = options.pop("force")
     if force and (options["output"] / "meta.json").is_file():  # a trace, which will be removed
         refuse_output_on_spool(options["output"], options["spools"])
+    if options["rollup"]:
+        return _record(options, as_json=as_json, quiet=quiet)
     inputs = [options["recover"]] if options["recover"] else []
     with claim_output(options["output"], force=force, inputs=inputs):
         return _record(options, as_json=as_json, quiet=quiet)
@@ -213,9 +234,29 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
         on_freeze=shlex.split(options["on_freeze"] or ""),
     )
     _check(request)
+    if options["rollup"]:
+        refuse_for_rollup(request)
+        return record_sums(
+            request,
+            progress(quiet=quiet),
+            _made,
+            Upkeep(request.output, options["retain"], options["quota"], options["by_hour"]),
+            take_over=options["take_over"],
+            as_json=as_json,
+        )
+    _refuse_for_traces(options)
     with ending_on_signals(), progress(quiet=quiet) as show:
         summary = record(request, show, _tell, _made)
     return _report(summary, as_json=as_json, command=bool(request.command))
+
+
+def _refuse_for_traces(options: dict[str, Any]) -> None:
+    if any(options[name] for name in ("retain", "quota", "by_hour", "take_over")):
+        raise SpoolscopeError(
+            f"--retain, --quota, {BY_HOUR} and {TAKE_OVER} are for roll-ups",
+            remedy="add --rollup",
+            exit_code=USAGE,
+        )
 
 
 def _tell(what: str) -> None:
@@ -287,8 +328,8 @@ def _report(summary: Summary, *, as_json: bool, command: bool = False) -> int:
             f"the spool {mount} was unmounted: of what was done after that nothing may be recorded;"
             " mount it and record again"
         )
-    for told in unjudged_calls(meta):
-        warn(told)
+    for sentence in unjudged_calls(meta):
+        warn(sentence)
     if not summary.ready:
         begun = ", and COMMAND did not begin" if command else ""
         warn(

@@ -203,8 +203,8 @@ def command(**options: Any) -> int:
     )
     if not trace.meta.get("complete"):
         warn(f"trace {trace.path} is incomplete: results after a loss may differ")
-    for told in beyond_calls(trace):
-        warn(told)
+    for note in beyond_calls(trace):
+        warn(note)
     if options["resume"]:
         claimed = _taken_up(output, force=options["force"])
     else:
@@ -242,8 +242,8 @@ def command(**options: Any) -> int:
                 work=options["work"],
                 resume=options["resume"],
             )
-    if (told := rows[0]["what_if"]) is not None:
-        warn(told["sentence"])
+    if (note := rows[0]["what_if"]) is not None:
+        warn(note["sentence"])
     complete = bool(trace.meta.get("complete"))
     if options["as_json"]:
         emit_json({"output": str(output), "complete": complete, "runs": rows})
@@ -325,10 +325,10 @@ def _print_causes(rows: list[dict[str, Any]]) -> None:
 
 def _print_reasons(rows: list[dict[str, Any]]) -> None:
     """Print why the first unfaithful run of each candidate is not faithful."""
-    told = set()
+    warned = set()
     for row in rows:
         candidate, reasons = row["candidate"], row["certificate"]["reasons"]
-        if reasons and candidate not in told:
-            told.add(candidate)
+        if reasons and candidate not in warned:
+            warned.add(candidate)
             run = f"{candidate}-r{row['round']}"
             say(f"{run} is {row['certificate']['verdict']}: {'; '.join(reasons)}", err=True)

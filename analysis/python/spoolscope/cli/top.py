@@ -3,24 +3,26 @@
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from spoolscope.cli.limits import PID, Duration, Number
-from spoolscope.cli.names import names_options
+from spoolscope.cli.names import MARK, names_options
 from spoolscope.cli.output import warn
 from spoolscope.cli.printing import say
 from spoolscope.cli.terminal import can_be_a_screen
+from spoolscope.cli.top_forms import FormPrinter, form_options
 from spoolscope.cli.top_live import Intervals, Live, watch
+from spoolscope.cli.top_sums import show_sums
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Limit, Request
 from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.pseudonym import HIDDEN
-from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY
-from spoolscope.traces.text import shown, shown_json
+from spoolscope.traces.scratch import scratch
+from spoolscope.traces.text import shown
 
 if TYPE_CHECKING:
     from spoolscope.analysis.top import Interval
@@ -31,7 +33,14 @@ BEHIND = 3
 MOST = 1_000_000
 
 
-@click.command("top", epilog="Example: sudo spoolscope top --spool /var/mail")
+EPILOG = """\b
+Examples:
+  sudo spoolscope top --spool /var/mail
+  sudo spoolscope top --spool /var/mail --deep
+"""
+
+
+@click.command("top", epilog=EPILOG)
 @click.option(
     "--spool",
     "spools",
@@ -57,11 +66,14 @@ MOST = 1_000_000
     type=Number(1, MOST),
     default=20,
     show_default=True,
-    help="Processes of a screen; --json has all.",
+    help="Processes of a screen; --json and --csv have all.",
 )
 @click.option("-C", "--no-clear", is_flag=True, help="Print intervals, no screen.")
+@click.option(
+    "--deep", is_flag=True, help="Show processes, mailboxes and files, by recording every call."
+)
 @names_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, an interval.")
+@form_options
 def command(
     spools: tuple[Path, ...],
     pids: tuple[int, ...],
@@ -71,21 +83,24 @@ def command(
     count: int | None,
     rows: int,
     no_clear: bool,
+    deep: bool,
     names: bool,
     key_file: Path | None,
-    as_json: bool,
+    form: str | None,
 ) -> int:
-    """Show which processes use the spool, every interval, until Ctrl-C.
+    """Show which programs use the spool, every interval, until Ctrl-C.
 
-    On a terminal it is a screen of processes, mailboxes, files, causes and commits
-    (keys p m f c j), to be sorted (s, r), filtered (/) and paused (space); k keeps the
-    interval that is shown as a trace in this directory. Elsewhere, and with -C, each
-    interval is printed: by process calls, time in them, its causes, and the journal
-    commits that it triggered.
+    By program and systemd unit: calls, time in them, its causes, and the journal commits
+    that they asked for. These are the sums of 'record --rollup', and cost as little.
 
-    The recorder is that of 'record'; an interval comes some seconds after its end. Each
-    costs some 0.6 s of CPU time, besides its calls, to convert and sum up. Nothing else is
-    left on disk.
+    With --deep every call is recorded. On a terminal it is a screen of processes,
+    mailboxes, files, causes and commits (keys p m f c j), to be sorted (s, r), filtered
+    (/) and paused (space); k keeps the interval that is shown as a trace in this
+    directory. Elsewhere, and with -C, each interval is printed, by process. An interval
+    comes some seconds after its end, and costs some 0.6 s of CPU time, besides its calls,
+    to convert and sum up.
+
+    Nothing else is left on disk.
     """
     from spoolscope.tracers.session import record
 
@@ -93,7 +108,7 @@ def command(
         raise SpoolscopeError(
             "no spool named", remedy="give its mount point: --spool /var/mail", exit_code=USAGE
         )
-    with ending_on_signals(), tempfile.TemporaryDirectory(prefix="spoolscope-top-") as place:
+    with ending_on_signals(), tempfile.TemporaryDirectory(dir=scratch()) as place:
         request = Request(
             spools=list(spools),
             output=Path(place) / "top",
@@ -109,10 +124,20 @@ def command(
             rotate=Limit(age_s=interval),
             keep=BEHIND,
         )
+        if not deep:
+            return show_sums(
+                replace(request, rotate=Limit(), keep=None),
+                interval,
+                rows,
+                clear=not no_clear,
+                names=names,
+                form=form,
+            )
         display: Screen | Live
-        if as_json or no_clear or not can_be_a_screen():
+        if form or no_clear or not can_be_a_screen():
+            printer = FormPrinter(form, names=names) if form else None
             display = screen = Screen(
-                request.output, rows, clear=not no_clear, as_json=as_json, names=names
+                request.output, rows, clear=not no_clear, printer=printer, names=names
             )
             summary = record(request, lambda _what, _fraction: screen.look())
             screen.look()
@@ -132,7 +157,7 @@ class Screen:
     place: Path
     rows: int
     clear: bool
-    as_json: bool
+    printer: FormPrinter | None = None
     names: bool = False
     lost: int = 0
     intervals: Intervals = field(init=False)
@@ -156,9 +181,8 @@ class Screen:
             self._show(found)
 
     def _show(self, found: "Interval") -> None:
-        if self.as_json:
-            mark = {"names": DO_NOT_GIVE_AWAY} if self.names else {}
-            say(shown_json({**mark, **found.to_json()}))
+        if self.printer:
+            self.printer.show(found.to_json(), "processes")
             return
         if self.clear:
             click.clear()  # does nothing unless stdout is a terminal
@@ -167,7 +191,7 @@ class Screen:
     def _of_names(self, found: "Interval") -> Iterator[str]:
         shown_rows = found.processes[: self.rows]
         if self.names:
-            yield f"{DO_NOT_GIVE_AWAY[0].upper()}{DO_NOT_GIVE_AWAY[1:]}."
+            yield MARK
         elif any(process.comm.startswith(HIDDEN.decode()) for process in shown_rows):
             yield "Names that begin with + are hidden; --names shows them."
 

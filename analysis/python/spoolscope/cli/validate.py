@@ -96,8 +96,8 @@ def command(trace: Path, against: tuple[str, ...], **options: Any) -> int:
         say(*text(found))
         if not options["replays"]:
             wrote(output, f"spoolscope compare {output}")
-    for told in found.warnings:
-        warn(told)
+    for sentence in found.warnings:
+        warn(sentence)
     return 0
 
 

@@ -12,12 +12,13 @@ import click
 from spoolscope.cli.limits import Number
 from spoolscope.cli.output import progress, quiet_option, warn
 from spoolscope.cli.printing import say
-from spoolscope.lab.vm import kernels
+from spoolscope.lab.vm import kernels, zfs
 from spoolscope.lab.vm.machine import Machine
 from spoolscope.lab.vm.results import Ended
 from spoolscope.lab.vm.running import MachineError, run
 from spoolscope.replay import images
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.phases import Progress
 
 EMULATED = (
@@ -133,6 +134,31 @@ def command(
     return ended.status
 
 
+@click.command(epilog="Example: sudo spoolscope lab zfs && spoolscope replay T --on zfs --vm 6.1")
+@click.option(
+    "--kernel",
+    "series",
+    type=click.Choice(FILESYSTEMS["zfs"].kernels),
+    default=FILESYSTEMS["zfs"].kernels[0],
+    show_default=True,
+    help="Series of the Debian kernel.",
+)
+@quiet_option
+def zfs_command(series: str, quiet: bool) -> int:
+    """Build the zfs module for a kernel of lab vm.
+
+    Debian's kernels have no zfs. Its sources and programs come from Debian's
+    section contrib, by apt lists that only this command uses. It compiles for
+    minutes, once for each kernel; the result stays in the cache of kernels.
+    """
+    with progress(quiet=quiet) as show:
+        kernel = kernels.fetch(series, show)
+        if not zfs.is_built(kernel):
+            zfs.build(kernel, show)
+    say(f"machines with kernel {kernel.release} have zfs")
+    return 0
+
+
 def machine_of(
     series: str, memory_mib: int, show: Progress, *, cpus: int | None = None, icount: bool = False
 ) -> Machine:
@@ -169,7 +195,8 @@ def end_if_interrupted(ended: Ended) -> None:
 def environment(machine: Machine) -> dict[str, str]:
     """Return the environment of a command in a machine: this one, with spoolscope on the PATH."""
     here = Path(sys.executable).parent
-    return os.environ | machine.environment | {"PATH": f"{here}:{images.program_path()}"}
+    path = f"{here}:{images.program_path()}:{zfs.programs(machine.kernel)}"
+    return os.environ | machine.environment | {"PATH": path}
 
 
 def _shell() -> list[str]:

@@ -224,6 +224,7 @@ def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
             exit_code=USAGE,
         )
     every = known(options["candidate_files"])
+    recorded = options["record"] and not options["vm"]
     return Asked(
         workload=chosen,
         candidates=[parse(name, every) for name in options["candidates"]],
@@ -234,7 +235,7 @@ def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
         format=format_,
         work=options["work"],
         device_model=options["device_model"] or "",
-        recorder=replay_recorder() if options["record"] and not options["vm"] else None,
+        recorder=replay_recorder(servers=chosen.servers) if recorded else None,
         player=_play,
     )
 

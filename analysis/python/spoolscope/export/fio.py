@@ -13,19 +13,24 @@ from spoolscope.traces.errors import SpoolscopeError
 HEADER = "fio version 3 iolog"
 ACTIONS = {"read": "read", "write": "write", "discard": "trim", "flush": "sync"}
 
-# Flushes by the driver are left out: the requests that ask for them are in the log.
+# Flushes by the driver are left out: the requests that ask for them are in the log. A block trace
+# has stages alone: blktrace's letters tell a flush before (F first) and FUA (F after the action).
 _TOP = """
 CREATE OR REPLACE TEMP VIEW of_filesystems AS
-SELECT * FROM block_ios
+SELECT ts_ns, dev, op, sector, bytes, preflush, fua FROM block_ios
 WHERE coalesce(parent_dev, -1) NOT IN (SELECT dev FROM block_ios)
     AND op IN ('read', 'write', 'discard')
+UNION ALL
+SELECT ts_ns, dev, op, sector, bytes, starts_with(rwbs, 'F'), regexp_matches(rwbs, '^F?[RWD]F')
+FROM block_stages
+WHERE op IN ('read', 'write', 'discard') AND NOT EXISTS (SELECT 1 FROM block_ios)
 """
 _BUSIEST = "SELECT dev FROM of_filesystems GROUP BY dev ORDER BY count(*) DESC, dev LIMIT 1"
 _REQUESTS = """
 SELECT ts_ns, CASE WHEN op = 'write' AND bytes = 0 THEN 'flush' ELSE op END AS op,
     sector * 512 AS offset, bytes, op = 'write' AND bytes > 0 AND preflush AS before,
     op = 'write' AND bytes > 0 AND fua AS after
-FROM of_filesystems WHERE dev = {dev} ORDER BY ts_ns
+FROM of_filesystems WHERE dev = {dev} ORDER BY ts_ns, sector, op, bytes
 """
 
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from spoolscope.export.content import Content
 from spoolscope.export.fio import Fio
+from spoolscope.export.fio_files import FioFiles
 from spoolscope.export.folded import Folded
 from spoolscope.export.openmetrics import OpenMetrics
 from spoolscope.export.otlp import Otlp
@@ -40,4 +41,5 @@ EXPORTERS: dict[str, Exporter] = {
     "sqlite": Sqlite(),
     "otlp": Otlp(),
     "fio": Fio(),
+    "fio-files": FioFiles(),
 }

@@ -86,8 +86,8 @@ class _Spans:
     def _commit(self, row: Sequence[Any]) -> dict[str, Any]:
         number, from_ns, to_ns, kind, *values = row
         names = ("filesystem", "trigger", "trigger.comm", "trigger.pid")
-        told = {f"spoolscope.{n}": v for n, v in zip(names, values, strict=True)}
-        return _span(*self._commit_ids(number), kind, from_ns, to_ns, told)
+        attributes = {f"spoolscope.{n}": v for n, v in zip(names, values, strict=True)}
+        return _span(*self._commit_ids(number), kind, from_ns, to_ns, attributes)
 
     def _commit_ids(self, number: int) -> tuple[str, str]:
         return f"{self._seed}c{number:015x}", f"c{number:015x}"
@@ -95,13 +95,13 @@ class _Spans:
     def _call(self, call: Call) -> Iterator[dict[str, Any]]:
         self._n += 1
         ids = f"{self._seed}{self._n:016x}", f"{self._n << 12:016x}"
-        told = {
+        attributes = {
             "thread.id": call.tid,
             "spoolscope.ret": call.ret,
             "spoolscope.errno": call.errno or None,
             "file.path": call.path or None,
         }
-        yield _span(*ids, call.name, call.from_ns, call.to_ns, told)
+        yield _span(*ids, call.name, call.from_ns, call.to_ns, attributes)
         for number, part in enumerate(call.parts, 1):
             own = ids[0], f"{(self._n << 12) + number:016x}"
             cause = {"spoolscope.cause": part.cause, "spoolscope.placed": part.placed}
@@ -115,7 +115,7 @@ class _Spans:
 
 
 def _span(
-    trace_id: str, span_id: str, name: str, from_ns: int, to_ns: int, told: dict[str, Any]
+    trace_id: str, span_id: str, name: str, from_ns: int, to_ns: int, attributes: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "traceId": trace_id,
@@ -124,7 +124,7 @@ def _span(
         "kind": INTERNAL,
         "startTimeUnixNano": str(from_ns),
         "endTimeUnixNano": str(to_ns),
-        "attributes": _attributes(told),
+        "attributes": _attributes(attributes),
     }
 
 
@@ -132,10 +132,12 @@ def _resource(name: str, pid: int | None) -> dict[str, Any]:
     return {"attributes": _attributes({"service.name": name, "process.pid": pid})}
 
 
-def _attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
+def _attributes(attributes: dict[str, Any]) -> list[dict[str, Any]]:
     """Return attributes in the form of OTLP, without those that are None."""
     return [
-        {"key": key, "value": _value(value)} for key, value in told.items() if value is not None
+        {"key": key, "value": _value(value)}
+        for key, value in attributes.items()
+        if value is not None
     ]
 
 
@@ -169,6 +171,6 @@ def _metrics(content: Content) -> dict[str, Any]:
     }
 
 
-def _sum(name: str, unit: str, told: str, points: list[dict[str, Any]]) -> dict[str, Any]:
+def _sum(name: str, unit: str, description: str, points: list[dict[str, Any]]) -> dict[str, Any]:
     made = {"dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": True}
-    return {"name": name, "unit": unit, "description": told, "sum": made}
+    return {"name": name, "unit": unit, "description": description, "sum": made}

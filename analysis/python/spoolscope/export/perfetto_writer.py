@@ -92,14 +92,14 @@ class Writer:
         return self._tracks
 
     def _arg(self, name: str, value: int | str) -> bytes:
-        told = integer(1, self._interned(name, self._arg_names, _ARG_NAMES))
+        named = integer(1, self._interned(name, self._arg_names, _ARG_NAMES))
         if isinstance(value, bool):
-            return told + integer(2, value)
+            return named + integer(2, value)
         if isinstance(value, int):
-            return told + _INT + varint(value)
+            return named + _INT + varint(value)
         if value not in self._values and len(self._values) >= MOST_VALUES:
-            return told + text(6, value)
-        return told + integer(17, self._interned(value, self._values, _ARG_VALUES))
+            return named + text(6, value)
+        return named + integer(17, self._interned(value, self._values, _ARG_VALUES))
 
     def _interned(self, name: str, known: dict[str, int], kind: int) -> int:
         """Return the number of a text; a new text is written with the next packet."""

@@ -34,10 +34,10 @@ class CsvTables:
         output.mkdir()
         for table, batches in _tables(content):
             _write_csv(output / f"{table.name}.csv", batches)
-        told = pa.Table.from_pylist(
+        about = pa.Table.from_pylist(
             _columns(), pa.schema([(name, pa.string()) for name in COLUMNS])
         )
-        pa.csv.write_csv(told, output / "columns.csv")
+        pa.csv.write_csv(about, output / "columns.csv")
         write_file(output / "meta.json", shown_json(content.trace.meta, indent=1) + "\n")
 
 
@@ -59,8 +59,8 @@ class Sqlite:
                 for batch in batches:
                     values = zip(*(column.to_pylist() for column in batch.columns), strict=True)
                     base.executemany(f'INSERT INTO "{table.name}" VALUES ({marks})', values)
-            told = ", ".join(f'"{name}" TEXT' for name in COLUMNS)
-            base.execute(f"CREATE TABLE columns ({told})")
+            about = ", ".join(f'"{name}" TEXT' for name in COLUMNS)
+            base.execute(f"CREATE TABLE columns ({about})")
             rows = (tuple(row.values()) for row in _columns())
             base.executemany("INSERT INTO columns VALUES (?, ?, ?, ?, ?)", rows)
             base.execute("CREATE TABLE meta (name TEXT, value TEXT)")

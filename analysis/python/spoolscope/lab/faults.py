@@ -154,11 +154,12 @@ FAULTS = {
         Fault(
             "held-directory",
             "A process removes files from a directory, 40 ms for each inode that is read; two "
-            "others put messages into it.",
+            "others put empty files into it.",
+            # Pages that are dirty would hold some calls back on their own.
             _causes("dir_lock"),
             (
                 {"role": "hold_directory", "n": 1, "files": 4000, "step": 64, "after_ms": 300},
-                {"role": "drop", "n": 2, "think_ms": 1},
+                {"role": "drop", "n": 2, "think_ms": 1, "size": 0},
             ),
             (Delay("read", 40 * MS),),
             culprits=("hold_directory",),

@@ -39,8 +39,10 @@ def limited(limit: tuple[str, int] | None, mount: Path) -> Iterator[Path | None]
     # st_dev of a btrfs file is no real device: ask for that of the mount.
     found = subprocess.run(
         ["findmnt", "--noheadings", "--output", "SOURCE", "--target", mount],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     dev = Path(found.stdout.strip()).stat().st_rdev
     group, name, text = _group(kind)
     group.mkdir()

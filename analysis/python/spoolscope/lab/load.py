@@ -45,7 +45,7 @@ class Worker:
         """Note an action that began at ``begin_ns`` and ends now."""
         self._deeds.append(f"{self.role['role']} {os.getpid()} {begin_ns} {time.time_ns()}\n")
 
-    def confess(self) -> None:
+    def report_errors(self) -> None:
         """Write the noted actions at the end, as writing during the load would add load."""
         with self._log.open("a") as file:
             file.write("".join(self._deeds))
@@ -239,7 +239,7 @@ def start(plan: dict[str, Any], role: dict[str, Any], number: int) -> int:
             Path("/proc/self/comm").write_text(name)
         time.sleep(role.get("after_ms", 0) / 1e3)
         ROLES[role["role"]](worker)
-        worker.confess()
+        worker.report_errors()
         status = 0
     except BaseException:
         traceback.print_exc()

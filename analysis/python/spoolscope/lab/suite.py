@@ -69,11 +69,15 @@ def run_all(
             try:
                 with memory_directory() as place:
                     outcomes.append(run(fault, fstype, place, seconds))
-            except SpoolscopeError as error:
-                left_out.append(f"{fault.name} on {fstype}: {error.message}; {error.remedy}")
-            except OSError as error:
-                left_out.append(f"{fault.name} on {fstype}: {error}")
+            except (SpoolscopeError, OSError) as error:
+                left_out.append(f"{fault.name} on {fstype}: {why(error)}")
     return outcomes, left_out
+
+
+def why(error: SpoolscopeError | OSError) -> str:
+    """Return the reason for which an experiment was left out, with its remedy if there is one."""
+    remedy = f"; {error.remedy}" if isinstance(error, SpoolscopeError) else ""
+    return f"{error}{remedy}"
 
 
 def run(fault: Fault, fstype: str, place: Path, seconds: float) -> Outcome:
@@ -131,8 +135,8 @@ def judge(
         deeds: Logged actions of the processes.
     """
     culprits = {deed.pid for deed in deeds if deed.role in fault.culprits}
-    told = [deed for deed in deeds if deed.pid in culprits or not fault.culprits]
-    done = joined((deed.begin_ns, deed.end_ns) for deed in told)
+    guilty = [deed for deed in deeds if deed.pid in culprits or not fault.culprits]
+    done = joined((deed.begin_ns, deed.end_ns) for deed in guilty)
     with trace.connect() as con:
         if culprits:
             delays = _asked_by(con, delays, culprits)
@@ -141,7 +145,7 @@ def judge(
         if fault.delays and fault.culprits:
             truth = common(slow, done)
         if fault.until_asked:
-            truth = _until_asked(told, delays)
+            truth = _until_asked(guilty, delays)
         explanation = explain_with(con, trace, blame=True)
         calls = [call for call in read_calls(con) if call.pid not in culprits]
     least_ns = _delay_ns(fault) // 2
@@ -192,15 +196,20 @@ def _until_asked(deeds: Sequence[Deed], asked: Sequence[Delayed]) -> Spans:
 
 
 def record_load(
-    plan: dict[str, Any], mount: Path, output: Path, *, snapshot: Snapshot = "none"
+    plan: dict[str, Any],
+    mount: Path,
+    output: Path,
+    *,
+    snapshot: Snapshot = "none",
+    program: Sequence[str] = (sys.executable, "-S", load.__file__),
 ) -> Trace:
-    """Record a load of ``lab.load`` on a mount.
+    """Record a load on a mount, of ``lab.load`` or of another program that takes its plan.
 
     Raises:
         SpoolscopeError: the recorder or a process of the load failed.
         KeyboardInterrupt: a signal ended the recording.
     """
-    command = [sys.executable, "-S", load.__file__, json.dumps(plan)]
+    command = [*program, json.dumps(plan)]
     summary = record(
         Request(spools=[mount], output=output, command=command, keep_names=True, snapshot=snapshot)
     )

@@ -56,14 +56,17 @@ def text(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Yield the table for a terminal of 80 columns: figures with goals, and wrong answers."""
     widths = (21, 7, 7, 9, 9, 9, 9, 0)
     for row in (_HEAD, *map(_row, outcomes)):
-        told = dict(zip(_HEAD, row, strict=True))
-        cells = (told[head] for head in _ON_TERMINAL)
+        row_by_name = dict(zip(_HEAD, row, strict=True))
+        cells = (row_by_name[head] for head in _ON_TERMINAL)
         yield "".join(
             f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)
         ).rstrip()
-        if row != _HEAD and told["taken for"]:
+        if row != _HEAD and row_by_name["taken for"]:
             yield from textwrap.wrap(
-                f"taken for: {told['taken for']}", 80, initial_indent="  ", subsequent_indent="    "
+                f"taken for: {row_by_name['taken for']}",
+                80,
+                initial_indent="  ",
+                subsequent_indent="    ",
             )
     hidden = [head for head in _HEAD if head not in (*_ON_TERMINAL, "taken for")]
     yield f"Not shown here: {', '.join(hidden)}; --csv has all."

@@ -1,6 +1,6 @@
 """The page of a trace of disks alone."""
 
-from spoolscope.analysis.disk_traces import UNTOLD, DiskTrace, study_disks
+from spoolscope.analysis.disk_traces import NOT_IN_A_DISK_TRACE, DiskTrace, study_disks
 from spoolscope.analysis.study import study
 from spoolscope.analysis.wording import count, duration, size
 from spoolscope.report.inputs import Inputs
@@ -24,7 +24,7 @@ def disk_page(trace: Trace, footer: str, progress: Progress = unseen) -> Page:
         headline=found.headline,
         sure=f"{said}. Times are those of the block layer, between its own events.",
         reasons=found.findings,
-        problems=[f"Not known: {UNTOLD}", *_problems(found)],
+        problems=[f"Not known: {NOT_IN_A_DISK_TRACE}", *_problems(found)],
         next_command=None,
         facts_title="Block trace",
         facts=[
@@ -49,8 +49,9 @@ def _problems(found: DiskTrace) -> list[str]:
         "foreign_bytes": "bytes of the files are no events",
         "not_understood": "lines were not understood",
     }
-    return [f"{count(int(found.imported[k]))} {v}." for k, v in what.items()
-            if found.imported.get(k)]  # fmt: skip
+    return [
+        f"{count(int(found.imported[k]))} {v}." for k, v in what.items() if found.imported.get(k)
+    ]
 
 
 def _submitters(found: DiskTrace) -> Section:

@@ -1,4 +1,4 @@
-"""A selected window of a recording: its causes, programs and slowest calls, summed in the page.
+"""A selected window of a recording: its causes, processes and slowest calls, summed in the page.
 
 The sums of each bin are made by the analysis; the page only adds them up.
 """
@@ -78,7 +78,7 @@ def _table(bins: Bins) -> Table:
         rows.append(
             [
                 time_cell(at * bins.bin_ns),
-                count_cell(sum(program.calls[at] for program in bins.programs.values())),
+                count_cell(sum(process.calls[at] for process in bins.processes.values())),
                 time_cell(sum(causes.values())),
                 CAUSES[largest].label if largest else "-",
                 time_cell(max((call.dur_ns for call in bins.slowest[at]), default=None)),
@@ -91,7 +91,7 @@ def _table(bins: Bins) -> Table:
 def _data(study: Study) -> dict[str, Any]:
     """Return the data that the page adds up.
 
-    ``times`` has for each program, in their order, {cause: [ns by bin]}; a slow call is [bin,
+    ``times`` has for each process, in their order, {cause: [ns by bin]}; a slow call is [bin,
     ns since the recording began, program, pid, call, path, ns, cause, ns of it], words by their
     place in ``words``.
     """
@@ -113,9 +113,9 @@ def _data(study: Study) -> dict[str, Any]:
         "bin_ns": bins.bin_ns,
         "n": bins.n,
         "worst": bins.worst,
-        "programs": list(bins.programs),
-        "calls": [program.calls for program in bins.programs.values()],
-        "times": [program.causes for program in bins.programs.values()],
+        "processes": list(bins.processes),
+        "calls": [process.calls for process in bins.processes.values()],
+        "times": [process.causes for process in bins.processes.values()],
         "slowest": slowest,
         "shown": SLOWEST,
         "words": list(words),

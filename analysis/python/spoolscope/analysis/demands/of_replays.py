@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from spoolscope.analysis.candidate_runs import Candidate
 from spoolscope.analysis.causes import charged
-from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.demands.decisions import Decision, Measured, decide
 from spoolscope.analysis.demands.language import CAUSE, COUNT, MEAN, OVER, TIME, Demand, Metric
 from spoolscope.analysis.explain import explain
@@ -104,8 +105,8 @@ def _of_lengths(ns: np.ndarray, metric: Metric) -> float | None:
         return float(ns.mean())
     if metric.kind == OVER:
         return float((ns > metric.over_ns).mean())
-    told = supported(len(ns), metric.q) and supported(len(ns), 1 - metric.q)
-    return float(np.quantile(ns, metric.q)) if told else None
+    is_supported = supported(len(ns), metric.q) and supported(len(ns), 1 - metric.q)
+    return float(np.quantile(ns, metric.q)) if is_supported else None
 
 
 def _of_cause(run: Run, cause: str) -> float | None:

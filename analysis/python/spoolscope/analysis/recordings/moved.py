@@ -169,7 +169,7 @@ def compare_recordings(reference: Trace, candidate: Trace, progress: Progress = 
     raw = ratio(judge, ours, theirs, "time_ns", "calls")
     total = ratio(judge, ours, theirs, "time_ns", SECONDS)
     load = _load(judge, ours, theirs, both)
-    told = load.counted_as is not None and min(load.deliveries) >= LEAST_DELIVERIES
+    has_rates = load.counted_as is not None and min(load.deliveries) >= LEAST_DELIVERIES
     return Between(
         reference=ours,
         candidate=theirs,
@@ -183,7 +183,7 @@ def compare_recordings(reference: Trace, candidate: Trace, progress: Progress = 
         per_delivery={
             what: ratio(judge, ours, theirs, what, str(load.counted_as)) for what in COUNTED
         }
-        if told
+        if has_rates
         else {},
         differences=surroundings(reference, candidate),
         strata=both,

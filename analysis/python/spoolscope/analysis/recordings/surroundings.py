@@ -33,8 +33,11 @@ def surroundings(reference: Trace, candidate: Trace) -> list[Difference]:
 
 
 def names_match(reference: Trace, candidate: Trace) -> bool:
-    """Return True if equal names mean the same file: no pseudonyms, or those of one key."""
-    hidden = [bool(trace.meta.get("pseudonymised")) for trace in (reference, candidate)]
+    """Return True if equal names mean the same file: real names, or pseudonyms of one key."""
+    hidden = [
+        bool(trace.meta.get("pseudonymised")) and trace.names is None
+        for trace in (reference, candidate)
+    ]
     keys = [trace.meta.get("key_id") for trace in (reference, candidate)]
     return hidden[0] == hidden[1] and (not hidden[0] or keys[0] == keys[1])
 

@@ -14,6 +14,7 @@ from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES, class_of
 from spoolscope.analysis.metrics import BLOCK_NS, MAX_BLOCKS
 from spoolscope.analysis.services import LOOP_MAJOR
 from spoolscope.analysis.stages import begin
+from spoolscope.traces.calls import of_effect
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.pathclass import class_sql, mailbox_sql
 from spoolscope.traces.trace import Trace
@@ -60,11 +61,11 @@ SELECT w, p.program, syscall, coalesce(k.class, 'no path') AS class, cause,
 FROM parts JOIN programs p USING (pid, comm) LEFT JOIN path_kinds k USING (path_id) GROUP BY ALL
 """
 
-_NAMED = """
-SELECT {ts_ns} AS w, q.path AS path, s.syscall IN ('link', 'linkat')
+_NAMED = f"""
+SELECT {{ts_ns}} AS w, q.path AS path, s.syscall IN {of_effect("links")}
     AS link, a.path AS was
 FROM shown_calls s JOIN paths a USING (path_id) JOIN paths q ON q.path_id = s.path2_id
-WHERE s.ret = 0 AND s.syscall IN ('rename', 'renameat', 'renameat2', 'link', 'linkat')
+WHERE s.ret = 0 AND s.syscall IN {of_effect("renames", "links")}
 """
 _DELIVERIES = {
     MAILDIR: ("(^|/)tmp/[^/]+$", "(^|/)new/[^/]+$"),

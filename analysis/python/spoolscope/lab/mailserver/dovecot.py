@@ -16,7 +16,7 @@ from spoolscope.lab.mailserver.setup import (
     Entry,
     Setup,
     vmail,
-)  # fmt: skip
+)
 
 PACKAGES = ("dovecot-imapd", "dovecot-pop3d", "dovecot-lmtpd")
 CONFIG = Path("/etc/dovecot/spoolscope.conf")

@@ -144,9 +144,13 @@ def start(commands: list[list[str]], ports: list[int], limit_s: float) -> None:
         with (LOGS / "start").open("ab") as log:
             try:
                 done = subprocess.run(
-                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    check=False,
                     timeout=limit_s,
-                )  # fmt: skip
+                )
             except FileNotFoundError:
                 raise StartError(f"there is no program {words[0]}") from None
             except subprocess.TimeoutExpired:

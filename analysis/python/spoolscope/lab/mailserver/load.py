@@ -24,7 +24,7 @@ from spoolscope.lab.mailserver.clients import (
     read_by_imap,
     read_by_pop3,
     send_message,
-)  # fmt: skip
+)
 
 MOST_AT_ONCE = 256
 """Most connections; further arrivals wait, which counts in their time."""

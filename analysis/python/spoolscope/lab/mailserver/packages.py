@@ -13,6 +13,7 @@ from spoolscope.lab.vm.kernels import cache
 from spoolscope.replay.images import program_path
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.output import discard
 from spoolscope.traces.phases import Progress, unseen
 
 PROGRAMS = {"apt-get": "apt", "dpkg-deb": "dpkg", "tar": "tar"}
@@ -98,8 +99,7 @@ def _unpack(wanted: Sequence[str], place: Path) -> None:
         if not place.exists():  # another command may have made it
             tree.rename(place)
     finally:
-        unfinished.end(work)
-        shutil.rmtree(work)
+        discard(work)
 
 
 def _extract(deb: Path, tree: Path) -> None:

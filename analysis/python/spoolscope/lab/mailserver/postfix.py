@@ -12,7 +12,7 @@ from spoolscope.lab.mailserver.setup import (
     VMAIL_ID,
     Account,
     Entry,
-)  # fmt: skip
+)
 
 CONFIG = Path("/etc/postfix")
 PACKAGES = ("postfix",)

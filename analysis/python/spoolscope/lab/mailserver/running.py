@@ -84,10 +84,10 @@ def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
         said = process.stdout.readline() if process.stdout else ""
         answer = json.loads(said) if said else _nothing_said(process)
         if "failed" in answer:
-            told = "".join(f"\n  {line}" for line in answer["log"])
+            logged = "".join(f"\n  {line}" for line in answer["log"])
             raise SpoolscopeError(
-                f"the mail server does not start: {answer['failed']}{told}",
-                remedy="see the last lines of its logs above" if told else "run with sudo",
+                f"the mail server does not start: {answer['failed']}{logged}",
+                remedy="see the last lines of its logs above" if logged else "run with sudo",
             )
         yield Server(setup, _first_process(process.pid))
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from spoolscope.lab.vm.kernels import Kernel, module_bytes
 from spoolscope.replay.images import program_path
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.scratch import scratch
 
 INIT = Path(__file__).with_name("init")
 MODULES = {
@@ -36,7 +37,7 @@ def initrd(kernel: Kernel) -> Path:
     digest = hashlib.sha256(INIT.read_bytes() + busybox.read_bytes() + repr(MODULES).encode())
     kept = kernel.root / f"initrd-{digest.hexdigest()[:16]}"
     if not kept.exists():
-        with tempfile.TemporaryDirectory(prefix="spoolscope-initrd-") as work:
+        with tempfile.TemporaryDirectory(dir=scratch()) as work:
             _fill(Path(work), kernel, busybox)
             made = kernel.root / f".{kept.name}.{os.getpid()}"
             _pack(Path(work), made)

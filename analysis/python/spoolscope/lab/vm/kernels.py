@@ -16,6 +16,7 @@ import pyarrow as pa
 from spoolscope.replay.images import program_path
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.output import discard
 from spoolscope.traces.phases import Progress, unseen
 
 # Debian's names: linux-image-6.1.0-56-amd64, linux-image-6.12.117+deb12-amd64.
@@ -178,8 +179,7 @@ def _unpack(release: str, root: Path) -> None:
         if not root.exists():  # another command may have been faster
             tree.rename(root)
     finally:
-        unfinished.end(work)
-        shutil.rmtree(work)
+        discard(work)
 
 
 def _env() -> dict[str, str]:

@@ -46,8 +46,9 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables without which programs in it calculate wrongly."""
-        return {} if self.accelerator == "kvm" else RIGHT
+        """Variables without which programs in it calculate wrongly, or not alike in each boot."""
+        same = {"PYTHONHASHSEED": "0"} if self.icount else {}
+        return {} if self.accelerator == "kvm" else {**RIGHT, **same}
 
     @property
     def processors(self) -> int:
@@ -126,6 +127,8 @@ class Machine:
     def _kernel_words(self, purposes: list[str], *, terminal: bool) -> str:
         # No address randomisation and no mitigations: only for speed. A panic ends the machine.
         words = ["console=ttyS0", "quiet", "panic=-1", "nokaslr", "mitigations=off"]
+        # Addresses decide how often pages fault.
+        words += ["norandmaps"] if self.icount else []
         words += ["tsc=reliable", "audit=0", f"spoolscope.modules={self.kernel.modules_directory}"]
         for letter, purpose in zip(ascii_lowercase, purposes, strict=False):
             words += [f"spoolscope.{purpose}=/dev/vd{letter}"] if purpose else []

@@ -54,9 +54,9 @@ class MachineError(SpoolscopeError):
         console: Last messages of its kernel, or of QEMU.
     """
 
-    def __init__(self, machine: Machine, told: str, log: Log) -> None:
+    def __init__(self, machine: Machine, what: str, log: Log) -> None:
         super().__init__(
-            f"the machine with kernel {machine.kernel.release} {told}",
+            f"the machine with kernel {machine.kernel.release} {what}",
             remedy="see the end of its console; --memory gives it more",
         )
         self.console = log.lines()[-CONSOLE_LINES:]
@@ -130,8 +130,8 @@ def run(
         try:
             watch.until_the_end()
         except SilentError:
-            told = f"said nothing for {silence_s:.0f} s and was ended"
-            raise MachineError(machine, told, log) from None
+            what = f"said nothing for {silence_s:.0f} s and was ended"
+            raise MachineError(machine, what, log) from None
         with suppress(subprocess.TimeoutExpired):
             qemu.wait(GRACE_S)
         if watch.status is None:

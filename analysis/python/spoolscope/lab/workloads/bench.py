@@ -134,9 +134,9 @@ class Bench:
 
     def keep_program(self, step: str) -> None:
         """Keep the figures of a step made by programs of the system."""
-        told = self.life.steps.get(step)
-        if told is not None:
-            self.figures |= _figures_of_program(step, told)
+        measured = self.life.steps.get(step)
+        if measured is not None:
+            self.figures |= _figures_of_program(step, measured)
 
     def add_up(self, metric: str, *parts: str) -> None:
         """Store a figure that is the sum of others."""
@@ -205,10 +205,10 @@ def figures_of(step: str, report: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _figures_of_program(step: str, told: Mapping[str, int | None]) -> dict[str, float]:
-    wall, cpu = told["ns"] or 0, told["cpu_ns"] or 0
+def _figures_of_program(step: str, measured: Mapping[str, int | None]) -> dict[str, float]:
+    wall, cpu = measured["ns"] or 0, measured["cpu_ns"] or 0
     return {
         f"{step}_s": wall / NS,
         f"{step}_cpu_pct": 100 * cpu / max(wall, 1),
-        **{f"{step}_{key}": float(told[key] or 0) for key in _FAULTS},
+        **{f"{step}_{key}": float(measured[key] or 0) for key in _FAULTS},
     }

@@ -143,11 +143,11 @@ def check_room(chosen: Sequence[Candidate], asked: Asked, needs: Needs) -> None:
 
 
 def _check_names(place: Path, asked: Asked, needs: Needs) -> None:
-    told = os.statvfs(place)
-    if told.f_files and told.f_favail < needs.names:
+    left = os.statvfs(place)
+    if left.f_files and left.f_favail < needs.names:
         raise SpoolscopeError(
             f"{asked.workload.name} at scale {asked.scale:g} makes {needs.names:,} files and "
-            f"directories, {place} has room for {told.f_favail:,}",
+            f"directories, {place} has room for {left.f_favail:,}",
             remedy="give a smaller --scale, or another directory",
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from spoolscope.analysis.stats import Estimate
-from spoolscope.analysis.wording import fitting, interval
+from spoolscope.analysis.wording import counted, fitting, interval
 from spoolscope.lab.workloads.judging import Figure, Judged, Results, judged
 from spoolscope.lab.workloads.published import Comparison, Table
 from spoolscope.lab.workloads.running import Asked
@@ -16,7 +16,7 @@ NAME, WIDTH = 26, 80
 def lines(asked: Asked, results: Results, kernel: str) -> Iterator[str]:
     """Yield the tables, each figure beside the published one, and the verdicts on claims."""
     comparison = results.comparison
-    rounds = f"{asked.rounds} round{'s' if asked.rounds > 1 else ''}"
+    rounds = f"{counted(asked.rounds, 'round')}"
     kept = f", {asked.mailboxes}" if asked.workload.formats else ""
     yield f"{asked.workload.name} at scale {asked.scale:g}{kept}, {rounds}, Linux {kernel}"
     if comparison:

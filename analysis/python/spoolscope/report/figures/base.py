@@ -99,6 +99,7 @@ def layout(plot: go.Figure, height: int, *, titles: bool = False) -> go.Figure:
     """Give a figure the common look; the page draws its legend."""
     plot.update_layout(
         height=height,
+        minreducedheight=20,  # below its default, 64, labels of the axis would be cut off
         margin={"l": 8, "r": 12, "t": 30 if titles else 10, "b": 8},
         font={"family": FONT, "size": 13},
         paper_bgcolor="rgba(0,0,0,0)",

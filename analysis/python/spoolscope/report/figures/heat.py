@@ -95,8 +95,10 @@ def _levels(bins: Bins, at: dict[str, float]) -> go.Heatmap:
 
 def _marks(bins: Bins, at: dict[str, float]) -> go.Heatmap:
     return go.Heatmap(
-        z=[[round(ns / bins.bin_ns, 4) or None for ns in mark.covered_ns]
-           for mark in bins.marks.values()],
+        z=[
+            [round(ns / bins.bin_ns, 4) or None for ns in mark.covered_ns]
+            for mark in bins.marks.values()
+        ],
         y=[MARKS[name] for name in bins.marks],
         customdata=[mark.begun for mark in bins.marks.values()],
         hovertemplate="%{x:.6~g} s: %{y} under way for %{z:.0%} of the bin, %{customdata:,} begun"
@@ -108,4 +110,4 @@ def _marks(bins: Bins, at: dict[str, float]) -> go.Heatmap:
         ygap=3,
         meta="mark",
         **at,
-    )  # fmt: skip
+    )

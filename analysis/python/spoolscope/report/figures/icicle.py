@@ -1,4 +1,4 @@
-"""Time as an icicle: program, call, cause, each part as long as its time."""
+"""Time as an icicle: process, call, cause, each part as long as its time."""
 
 from collections.abc import Sequence
 

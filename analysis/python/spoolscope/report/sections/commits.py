@@ -39,8 +39,11 @@ def make(page: Inputs) -> Section:
 
 
 def _kinds(studies: Studies) -> TableBlock:
-    rows = [[name, *_kind_row(kind)] for name, study in studies.items()
-            for kind in study.explanation.commits.kinds]  # fmt: skip
+    rows = [
+        [name, *_kind_row(kind)]
+        for name, study in studies.items()
+        for kind in study.explanation.commits.kinds
+    ]
     return TableBlock(
         "Commits",
         ["trace", "kind", ">n", ">trigger named", ">median", ">longest", ">locking",

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from spoolscope.analysis.compare import Candidate, Comparison
+from spoolscope.analysis.candidate_runs import Candidate
+from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.latency import Curve, supported
 from spoolscope.analysis.lateness import BY_MACHINE, lateness
 from spoolscope.analysis.wording import count, duration, percent

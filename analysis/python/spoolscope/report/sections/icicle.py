@@ -1,7 +1,8 @@
-"""Time by program, call and cause, as an icicle."""
+"""Time by process, call and cause, as an icicle."""
 
+from spoolscope.analysis.process_parts import LARGEST, LEAST_SHARE
 from spoolscope.analysis.study import Study
-from spoolscope.analysis.time_tree import Node
+from spoolscope.analysis.time_tree import LEAST, Node
 from spoolscope.analysis.wording import duration, percent
 from spoolscope.report.figures.base import count_cell, time_cell
 from spoolscope.report.figures.icicle import icicle, label
@@ -23,17 +24,19 @@ def make(page: Inputs) -> Section:
         for number, (name, study) in enumerate(page.studies.items())
         if study.tree
     ]
-    intro = "All time in calls: by program, then by call, then by cause."
+    intro = "All time in calls: by process, then by call, then by cause."
     return Section(anchor, "Where", "Where the time goes", intro, figures)
 
 
 def _figure(key: str, name: str, study: Study, method: str, *, folded: bool) -> Figure:
     return Figure(
         key=key,
-        title=f"Time by program, call and cause: {name}",
+        title=f"Time by process, call and cause: {name}",
         finding=_finding(study.tree),
         caption="A click on a part shows it alone; a click on its left end goes back. "
-        f"Parts below 0.3 % of all are put together. {method}",
+        f"Up to {LARGEST} processes, each with {percent(LEAST_SHARE, 0)} of the time or more, are "
+        "parts by themselves, others of a program are one. "
+        f"Parts below {percent(LEAST)} of all are put together. {method}",
         table=_table(study.tree),
         plot=icicle(study.tree),
         folded=folded,
@@ -42,9 +45,9 @@ def _figure(key: str, name: str, study: Study, method: str, *, folded: bool) -> 
 
 def _finding(tree: list[Node]) -> str:
     largest = max((node for node in tree if len(node.path) == 3), key=lambda node: node.ns)
-    program, call, _ = largest.path
+    process, call, _ = largest.path
     share = percent(largest.ns / tree[0].ns, 0)
-    return f"The largest part, {share} or {duration(largest.ns)}, is {call} of {program}: " + (
+    return f"The largest part, {share} or {duration(largest.ns)}, is {call} of {process}: " + (
         f"{label(largest)}."
     )
 
@@ -53,9 +56,9 @@ def _table(tree: list[Node]) -> Table:
     total = tree[0].ns
     rows = []
     for node in sorted(tree[1:], key=lambda node: node.path):
-        program, call, cause = (*node.path, "", "")[:3]
+        process, call, cause = (*node.path, "", "")[:3]
         rows.append(
-            [program, call, label(node) if cause else "", time_cell(node.ns),
+            [process, call, label(node) if cause else "", time_cell(node.ns),
              percent(node.ns / total), "" if node.n is None else count_cell(node.n)]
         )  # fmt: skip
-    return Table(["program", "call", "cause", ">time", ">share", ">calls"], rows)
+    return Table(["process", "call", "cause", ">time", ">share", ">calls"], rows)

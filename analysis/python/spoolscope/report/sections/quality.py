@@ -55,6 +55,8 @@ def _unknown(studies: Studies) -> TableBlock:
         ["trace", "~stack, innermost first", "calls", ">waits", ">time", ">of blocked"],
         rows,
         "Waits that no rule knows. 'spoolscope explain TRACE --unknown' prints a rule to start "
-        "from; --rules FILE applies it." if rows else "None: every stack has a rule.",
+        "from; --rules FILE applies it."
+        if rows
+        else "None: every stack has a rule.",
         folded=True,
-    )  # fmt: skip
+    )

@@ -54,10 +54,10 @@ const sum = (values, first, last) => {
   return total;
 };
 
-// What the calls begun in the bins from first to last took: by program and cause, and in all.
+// Return the time of the calls begun in the bins first to last, by process and cause and in all.
 function windowSums(data, first, last) {
   const causes = {};
-  const programs = data.programs.map((name, at) => {
+  const processes = data.processes.map((name, at) => {
     const own = {};
     for (const [cause, values] of Object.entries(data.times[at])) {
       const ns = sum(values, first, last);
@@ -67,7 +67,7 @@ function windowSums(data, first, last) {
     }
     return { name, calls: sum(data.calls[at], first, last), causes: own, ns: total(data, own) };
   });
-  return { causes, programs, ns: total(data, causes) };
+  return { causes, processes, ns: total(data, causes) };
 }
 
 function total(data, causes) {
@@ -129,7 +129,7 @@ class Window {
   }
 
   say(first, last, found) {
-    const calls = found.programs.reduce((n, program) => n + program.calls, 0);
+    const calls = found.processes.reduce((n, process) => n + process.calls, 0);
     const marks = Object.entries(this.data.marks).map(([name, [begun, covered, longest]]) => {
       const share = sum(covered, first, last) / ((last - first + 1) * this.data.bin_ns);
       const most = Math.max(...longest.slice(first, last + 1));
@@ -149,9 +149,9 @@ class Window {
     tableOf(panel.querySelector(".causes-of"), label + "causes", ["cause", ">time", ">share"],
       causes.map(([cause, ns]) => [causeCell(cause, data.labels[cause]), exactTime(ns),
         element("td", { class: "number" }, apart([cause]) ? "not counted" : percentText(ns / found.ns))]));
-    const programs = found.programs.filter((one) => one.calls).sort((a, b) => b.ns - a.ns);
-    tableOf(panel.querySelector(".programs-of"), label + "programs",
-      ["program", ">calls", ">time", "mostly"], programs.map((one) => [words(one.name),
+    const processes = found.processes.filter((one) => one.calls).sort((a, b) => b.ns - a.ns);
+    tableOf(panel.querySelector(".processes-of"), label + "processes",
+      ["process", ">calls", ">time", "mostly"], processes.map((one) => [words(one.name),
         exactCount(one.calls), exactTime(one.ns), mostly(data, one.causes, one.ns)]));
     const slow = data.slowest.filter(([bin]) => bin >= first && bin <= last)
       .sort((a, b) => b[6] - a[6] || a[1] - b[1]).slice(0, data.shown);

@@ -1,0 +1,115 @@
+"""The part of the verb record that keeps sums instead of calls: --rollup."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from spoolscope.cli.freeze_rules import all_cause_rules
+from spoolscope.cli.output import emit_json, warn, wrote
+from spoolscope.cli.printing import say
+from spoolscope.cli.service import notify, own_command, succeeded_by
+from spoolscope.cli.upkeep import Upkeep
+from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.tracers.request import Request
+from spoolscope.tracers.rolling import RolledUp, record_rollups
+from spoolscope.traces.digests import META
+from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.phases import Progress
+from spoolscope.traces.recording import CONTROL
+
+TAKE_OVER = "--take-over"
+
+
+def refuse_for_rollup(request: Request) -> None:
+    """Refuse what does not go with --rollup.
+
+    Raises:
+        SpoolscopeError: an option asks for records of all calls, or for fewer calls.
+    """
+    refused = {
+        "--rotate": request.rotate,
+        "--blktrace": request.blktrace,
+        "--max-overhead": request.max_overhead_percent,
+        "--user-stacks": request.user_stacks and not request.last,
+    }
+    if given := [option for option, value in refused.items() if value]:
+        raise SpoolscopeError(
+            f"--rollup sums all calls and keeps none: it does not go with {given[0]}",
+            remedy="leave one out; --last 5m keeps the calls of a window",
+            exit_code=USAGE,
+        )
+    if any((request.output / name).is_file() for name in (META, CONTROL)):
+        raise SpoolscopeError(
+            f"{request.output} is a recording, not a directory of roll-ups",
+            remedy="give another -o",
+            exit_code=USAGE,
+        )
+
+
+def record_sums(
+    request: Request,
+    show: AbstractContextManager[Progress],
+    made: Callable[[Path], None],
+    upkeep: Upkeep,
+    *,
+    take_over: bool,
+    as_json: bool,
+) -> int:
+    """Record roll-ups, report on them, and return the exit code.
+
+    On SIGUSR2 the same command begins again beside this one, and takes over.
+    """
+    request = replace(request, cause_rules=all_cause_rules())
+    words = [] if request.command else own_command(TAKE_OVER)
+    with ending_on_signals(), show as progress, succeeded_by(words) as successor:
+        try:
+            done = record_rollups(
+                request, _ready_at(progress), _tell, made, each=upkeep, take_over=take_over
+            )
+        finally:
+            upkeep.end()
+        successor.took_over = done.handed_over
+    if as_json:
+        emit_json(asdict(done))
+    else:
+        say(f"{done.calls:,} calls in {done.minutes:,} minutes, lost {done.lost:,}{_cost(done)}")
+    if done.handed_over:
+        say("Another recorder has taken over", err=True)
+    if done.failure:
+        warn(f"the recorder ended early, and the minute that it was in is lost: {done.failure}")
+    for mount in done.unmounted:
+        warn(f"the spool {mount} was unmounted: of what was done after that nothing may be summed")
+    if done.lost:
+        warn(f"{done.lost:,} calls are in no sum: a table of the kernel was full")
+    if done.command_status:
+        warn(f"the command ended with status {done.command_status}")
+    if not done.calls:
+        warn("no call touched the spool: is it the right directory, was there any load?")
+    if not as_json:
+        wrote(done.directory)
+    return INCOMPLETE if done.failure or done.lost else 0
+
+
+def _ready_at(progress: Progress) -> Progress:
+    """Return a display of progress that tells a service manager when the recording has begun."""
+    begun = False
+
+    def show(phase: str, share: float | None) -> None:
+        nonlocal begun
+        if not begun and phase.startswith("recording"):
+            begun = True
+            notify(READY=1)
+        progress(phase, share)
+
+    return show
+
+
+def _cost(done: RolledUp) -> str:
+    if not done.covered_ns:
+        return ""
+    return f"; the recorder took {100 * done.recorder_ns / done.covered_ns:.2g} % of a CPU"
+
+
+def _tell(what: str) -> None:
+    warn(f"the recording {what}")

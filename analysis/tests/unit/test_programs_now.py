@@ -1,0 +1,45 @@
+"""The use of the spool by program, from sums."""
+
+import numpy as np
+
+from spoolscope.analysis.programs_now import use_of
+from spoolscope.cli.top_sums import lines
+
+TOLD = {"start_ns": 10**18, "covered_ns": 2 * 10**9, "lost": 3, "recorder_ns": 10**7}
+
+
+def columns(names, *rows):
+    """Return rows as columns."""
+    return {
+        name: np.array([row[at] for row in rows], object) for at, name in enumerate(names.split())
+    }
+
+
+def test_programs_have_their_calls_causes_and_commits():
+    calls = columns(
+        "comm unit syscall cause failed n sum_ns",
+        ("imap", "a.service", "fsync", "call", 0, 2, 900),
+        ("imap", "a.service", "fsync", "journal_commit", 0, 2, 700),
+        ("imap", "a.service", "fsync", "cpu", 0, 2, 200),
+        ("imap", "a.service", "unlink", "call", 1, 5, 50),
+        ("imap", "a.service", "unlink", "cpu", 1, 5, 50),
+        ("lmtp", "b.service", "rename", "call", 0, 1, 2000),
+        ("lmtp", "b.service", "rename", "runq", 0, 1, 2000),
+        ("sh", "/", "fork", "call", 0, 9, 9000),
+    )
+    commits = columns(
+        "comm unit n sum_ns max_ns", ("imap", "a.service", 2, 600, 400), ("", "", 1, 5, 5)
+    )
+    found = use_of(calls, commits, TOLD)
+    assert [use.comm for use in found.programs] == ["lmtp", "imap"], "most time first, no forks"
+    imap = found.programs[1]
+    assert (imap.calls, imap.failed, imap.time_ns, imap.blocked_ns) == (7, 5, 950, 700)
+    assert imap.causes == {"journal_commit": 700, "cpu": 250}
+    assert (imap.commits, imap.commit_ns) == (2, 600)
+    assert (found.commits, found.commit_ns, found.lost) == (3, 605, 3)
+    head, _, first, second = lines(found, 20)
+    assert "8 calls, 3 commits" in head
+    assert "LOST 3" in head
+    assert "0.5 % of a CPU" in head
+    assert "run queue 100 %" in first
+    assert "journal commit 74 %, CPU 26 %" in second

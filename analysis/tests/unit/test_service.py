@@ -1,0 +1,102 @@
+"""A service says what sd_notify(3) has, and its successor becomes the main process."""
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spoolscope.cli.record_rollup import _ready_at
+from spoolscope.cli.service import SOCKET, notify, own_command, succeeded_by
+
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
+WAIT_S = 10
+
+
+@pytest.fixture(params=["file", "abstract"])
+def manager(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[socket.socket]:
+    """Listen as a service manager does."""
+    name = str(tmp_path / "notify") if request.param == "file" else f"@spoolscope-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(name.replace("@", "\0"))
+        channel.settimeout(WAIT_S)
+        monkeypatch.setenv(SOCKET, name)
+        yield channel
+
+
+def runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").exists()
+
+
+def test_states_come_as_lines(manager: socket.socket) -> None:
+    notify(READY=1, STATUS="recording")
+    assert manager.recv(1000) == b"READY=1\nSTATUS=recording"
+
+
+def test_a_recorder_is_ready_once_it_records(manager: socket.socket) -> None:
+    shown: list[str] = []
+    show = _ready_at(lambda phase, _share: shown.append(phase))
+    for phase in ("attaching", "taking the snapshot", "recording", "recording"):
+        show(phase, None)
+    assert manager.recv(1000) == b"READY=1"
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(1000)
+    assert len(shown) == 4
+
+
+def test_nothing_is_sent_outside_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SOCKET, raising=False)
+    notify(READY=1)
+
+
+def test_a_successor_that_took_over_is_the_main_process(manager: socket.socket) -> None:
+    with succeeded_by(SLEEPS) as successor:
+        for _ in range(2):  # the second one finds it running
+            os.kill(os.getpid(), signal.SIGUSR2)
+        successor.took_over = True
+    name, _, pid = manager.recv(1000).decode().partition("=")
+    assert name == "MAINPID"
+    assert runs(int(pid))
+    assert successor._process is not None
+    successor._process.kill()
+    successor._process.wait()
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(1000)
+
+
+def test_a_successor_ends_with_a_service_that_is_stopped(manager: socket.socket) -> None:
+    with succeeded_by(SLEEPS) as successor:
+        successor.start()
+    assert successor._process is not None
+    assert successor._process.returncode == -signal.SIGTERM
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(1000)
+
+
+def test_a_successor_that_failed_may_be_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    words = ["sh", "-c", f"echo x >>{log}; exit 1"]
+    with succeeded_by(words) as successor:
+        for n in (1, 2):
+            os.kill(os.getpid(), signal.SIGUSR2)
+            until = time.monotonic() + WAIT_S
+            while successor._process.poll() is None and time.monotonic() < until:
+                time.sleep(0.01)
+            assert log.read_text() == "x\n" * n
+
+
+def test_a_successor_has_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python", "/usr/bin/spoolscope", "record", "--rollup"])
+    words = own_command("--take-over")
+    assert words == [sys.executable, "/usr/bin/spoolscope", "record", "--rollup", "--take-over"]
+    monkeypatch.setattr(sys, "orig_argv", words)
+    assert own_command("--take-over") == words
