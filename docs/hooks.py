@@ -7,11 +7,13 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from spoolscope.analysis.fleet.day_tables import DAY_TABLES
 from spoolscope.cli.main import group
 from spoolscope.cli.manual import markdown, topics
 from spoolscope.cli.manual.pages import page_of
 from spoolscope.traces import format as trace_format
 from spoolscope.traces.calls import CALLS
+from spoolscope.traces.rollups import layout
 
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDED = {
@@ -23,6 +25,8 @@ INCLUDED = {
     "analysis/INSIGHTS.md": "measured/insights.md",
     "analysis/RANKING.md": "measured/ranking.md",
     "analysis/DEVICE-MODELS.md": "measured/device-models.md",
+    "analysis/FLEET.md": "measured/fleet.md",
+    "analysis/MANY-NAMES.md": "measured/many-names.md",
     "traces/RESULTS.md": "reference/results-fields.md",
     "traces/samples/README.md": "reference/samples.md",
     "traces/samples/USING.md": "reference/using-samples.md",
@@ -56,14 +60,22 @@ def made() -> dict[str, str]:
     pages["reference/commands/index.md"] = markdown.index(root)
     pages |= {f"concepts/{topic}.md": topics.text(topic) for topic in topics.MADE}
     pages["reference/tables.md"] = trace_format.text()
+    pages["reference/rollups.md"] = layout.text()
+    pages["reference/day-sums.md"] = _day_sums()
     pages["reference/calls.md"] = _calls()
     return pages | {place: _included(name, place) for name, place in INCLUDED.items()}
 
 
+def _day_sums() -> str:
+    where = "`days=1/TABLE/date=YYYY-MM-DD/all.parquet`"
+    head = f"# Day sums\n\nWhat `spoolscope fleet days` writes: {where}.\n"
+    return "\n".join([head, *(trace_format.table_text(table) for table in DAY_TABLES.values())])
+
+
 def _calls() -> str:
-    rows = [f"| `{c.name}` | {c.klass} |" for c in CALLS.values()]
+    rows = [f"| `{c.name}` | {c.klass} | {c.effect} | {c.family} |" for c in CALLS.values()]
     head = f"# Calls\n\nThese {len(CALLS)} kinds of calls are recorded and replayed.\n"
-    return "\n".join([head, "| call | class |", "|---|---|", *rows, ""])
+    return "\n".join([head, "| call | class | effect | family |", "|---|---|---|---|", *rows, ""])
 
 
 def _included(name: str, place: str) -> str:

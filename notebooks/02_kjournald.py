@@ -78,7 +78,7 @@ print(
 rounds = max(1, round(5 * scale))
 asis, larger = "ext3[-b 1024 -J size=1]", "ext3[-b 1024 -J size=64]"
 candidates = [word for name in (asis, larger, "ext4") for word in ("--on", name)]
-pace = [] if scale >= 1 else ["--pace", "afap", "--no-life"]
+pace = [] if scale >= 1 else ["--pace", "afap", "--no-life", "--repeats", "0"]
 proof = place / "proof"
 call("replay", trace.path, *candidates, "--device-model", "hdd7k", "--rounds", str(rounds),
      *pace, "-o", proof)  # fmt: skip
