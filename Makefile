@@ -1,9 +1,9 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test test-quick bench bench-record bench-ranking sample notebooks docs wheel deb release format clean
+.PHONY: help setup demo test test-times test-quick bench bench-record bench-ranking sample notebooks docs wheel deb arm64 release format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## packages, Rust, .venv/bin/spoolscope and the native programs
 	@.ci/setup run
@@ -12,15 +12,19 @@ demo: ## replay the shipped trace on ext4, xfs and btrfs, and write demo/report.
 	@.ci/setup run
 	@.ci/demo
 
-test: ## every gate and test (sudo: also those on real filesystems and BPF)
+test: ## every gate, and every test but those that judge times (sudo: also on real filesystems and BPF)
 	@.ci/setup test
 	@.ci/test
 
+test-times: ## the tests that judge times, alone on a quiet machine (sudo)
+	@.ci/setup test
+	@.ci/test times
+
 test-quick: ## the tests that need no root
 	@.ci/setup test
-	@.venv/bin/pytest -n auto --dist worksteal -m "not root"
+	@.venv/bin/pytest -q -n auto --dist worksteal -m "not root"
 
-bench: ## cost of recording, speed of replaying and of explaining (sudo)
+bench: ## cost of recording, speed of replaying, explaining and reporting (sudo)
 	@.ci/setup bench
 	@.ci/bench
 
@@ -49,11 +53,15 @@ wheel: ## dist/: a wheel for any platform, and one with the native programs for 
 	@.ci/setup test
 	@.ci/wheel
 
-deb: ## dist/: a package for this release of Debian or Ubuntu, with a service for always-on recording
+deb: ## dist/: a package with services for always-on recording, for this release (RELEASES=all: Debian 12, 13, Ubuntu 24.04)
 	@.ci/setup test
-	@.ci/deb
+	@.ci/deb $(RELEASES)
 
-release: ## dist/: wheels, sdist, package, checksums, a list of all parts; and a tag
+arm64: ## dist/: the same for arm64, cross-compiled in a Debian 12 below build/ (sudo; 2 GB)
+	@.ci/setup test
+	@.ci/arm64
+
+release: ## dist/: wheels, sdist, packages, checksums, a list of all parts; and a tag
 	@.ci/setup test
 	@.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[release]'
 	@.ci/release

@@ -40,13 +40,13 @@ PROGRAMS = (
 
 Require = Callable[..., None]
 
-ROBBED = 0.05
-"""Share of the CPU time taken by the host above which a failed test of times is repeated."""
-_HOST_TICKS = pytest.StashKey[tuple[int, int]]()
-
 # A shell starts background jobs with SIGINT ignored, and every program that a test interrupts
 # would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Programs of packages that `.ci/setup test` unpacks and does not install.
+UNPACKED = Path(__file__).parent / "build/unpacked/usr/bin"
+os.environ["PATH"] = f"{os.environ['PATH']}:{UNPACKED}"
 
 
 @pytest.fixture(scope="session")
@@ -176,34 +176,8 @@ def when_ready() -> Iterator[Callable[..., None]]:
         thread.join()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Repeat a failed test marked ``times`` if the host took much of the CPU time meanwhile.
-
-    Only failed assertions count: conditions that hold on any machine fail by ``pytest.fail``.
-    """
-
-    def again(error: BaseException | None) -> bool:
-        return isinstance(error, AssertionError) and _was_robbed(item)
-
-    if item.get_closest_marker("times"):
-        item.add_marker(pytest.mark.flaky(reruns=2, condition=again))
-
-
-def _was_robbed(item: pytest.Item) -> bool:
-    stolen, spent = item.stash[_HOST_TICKS]
-    stolen_now, spent_now = _host_ticks()
-    return stolen_now - stolen > ROBBED * (spent_now - spent)
-
-
-def _host_ticks() -> tuple[int, int]:
-    """Return the ticks that the host of this virtual machine took, and all ticks of all CPUs."""
-    words = Path("/proc/stat").read_text().partition("\n")[0].split()
-    return int(words[8]), sum(map(int, words[1:9]))
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests marked ``root`` when not root, else mount tracefs for them, as init does."""
-    item.stash[_HOST_TICKS] = _host_ticks()
     if not item.get_closest_marker("root"):
         return
     if missing := _missing("root"):

@@ -1,8 +1,8 @@
 """Put the native programs into a wheel.
 
 `.ci/wheel` builds twice: without SPOOLSCOPE_NATIVE_DIR for any platform (explain, report, compare),
-and with it for this machine's architecture (record and replay, too). SPOOLSCOPE_SHARE_DIR has the
-man pages and completion that both bring along, below share/.
+and with it for this machine's architecture, or that of SPOOLSCOPE_MACHINE (record and replay, too).
+SPOOLSCOPE_SHARE_DIR has the man pages and completion that both bring along, below share/.
 """
 
 import os
@@ -29,4 +29,6 @@ class NativePrograms(BuildHookInterface):
             build_data["force_include"][str(program)] = f"spoolscope/bin/{program.name}"
         build_data["pure_python"] = False
         # Any Python will do: nothing is linked against it.
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_')}"
+        machine = os.environ.get("SPOOLSCOPE_MACHINE")
+        platform = f"linux_{machine}" if machine else sysconfig.get_platform().replace("-", "_")
+        build_data["tag"] = f"py3-none-{platform}"

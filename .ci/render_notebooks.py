@@ -109,7 +109,9 @@ def page(notebook: Any, drawer: Drawer) -> str:
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
     body = "\n".join(parts)
     whole = f"{head}<style>{STYLE}</style>\n{body}\n{made()}</html>\n"
-    return whole.replace(f"{TOP}/", "")  # a path of this machine says nothing
+    for place in (TOP, os.environ.get("SPOOLSCOPE_WORK", TOP)):  # paths of this machine say nothing
+        whole = whole.replace(f"{place}/", "")
+    return whole
 
 
 def made() -> str:

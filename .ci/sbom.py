@@ -1,6 +1,6 @@
-"""Write the bill of materials of a release, as CycloneDX 1.6: `sbom.py SITE_PACKAGES OUT`.
+"""Write the bill of materials of a release, as CycloneDX 1.6: `sbom.py OUT SITE_PACKAGES...`.
 
-The Python libraries are those that lie in SITE_PACKAGES, the crates those of Cargo.lock.
+The Python libraries are those that lie in one of SITE_PACKAGES, the crates those of Cargo.lock.
 """
 
 import sys
@@ -32,11 +32,12 @@ def library(kind: str, name: str, version: str, sha256: str | None = None) -> Co
     )
 
 
-def libraries(site: Path) -> Iterator[Component]:
+def libraries(sites: list[str]) -> Iterator[Component]:
     """Yield the Python libraries, then the crates that come from a registry."""
-    for found in distributions(path=[str(site)]):
-        if found.name != NAME:
-            yield library("pypi", found.name, found.version)
+    found = {(one.name, one.version) for site in sites for one in distributions(path=[site])}
+    for name, version in sorted(found):
+        if name != NAME:
+            yield library("pypi", name, version)
     for crate in tomllib.loads((TOP / "Cargo.lock").read_text())["package"]:
         if "checksum" in crate:
             yield library("cargo", crate["name"], crate["version"], crate["checksum"])
@@ -44,15 +45,15 @@ def libraries(site: Path) -> Iterator[Component]:
 
 def main() -> None:
     """Write the bill of materials."""
-    site, out = map(Path, sys.argv[1:])
-    (own,) = (found for found in distributions(path=[str(site)]) if found.name == NAME)
-    bom = Bom(components=libraries(site))
+    out, *sites = sys.argv[1:]
+    own = next(found for found in distributions(path=sites) if found.name == NAME)
+    bom = Bom(components=libraries(sites))
     bom.metadata.component = Component(
         type=ComponentType.APPLICATION, name=NAME, version=own.version, bom_ref=NAME
     )
     bom.register_dependency(bom.metadata.component, bom.components)
     writer = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6)
-    writer.output_to_file(str(out), allow_overwrite=True, indent=1)
+    writer.output_to_file(out, allow_overwrite=True, indent=1)
 
 
 if __name__ == "__main__":
