@@ -1,6 +1,7 @@
 """Replays on devices (here loop devices): each round makes them anew, the end leaves them empty."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -88,6 +89,31 @@ def test_rounds_on_a_disk_with_a_journal_device(
         probed = subprocess.run(["blkid", "-p", device], capture_output=True, check=False)
         assert (probed.returncode, probed.stdout) == (2, b"")
         assert not any(device.read_bytes()[:MIB])
+
+
+def test_a_copy_of_the_mount_may_be_dropped_late(
+    disks: tuple[Path, Path], trace: Path, tmp_path: Path
+) -> None:
+    """A process with a mount namespace of its own keeps the disk in use for a second."""
+    holders: list[subprocess.Popen[str]] = []
+    place = tmp_path / "copy"
+    place.mkdir()
+
+    def hold(mount: Path, command: list[str], _output: Path, _show: object) -> int:
+        mounted = f"grep -q {mount} /proc/{os.getpid()}/mounts"
+        script = f"mount --bind {mount} {place}; echo; while {mounted}; do sleep 0.1; done; sleep 1"
+        words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+        holders.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        assert holders[0].stdout
+        with holders[0].stdout as said:
+            said.readline()
+        return subprocess.run(command, check=False).returncode
+
+    (row,) = replay(trace, ["ext4"], tmp_path / "out", pace="afap", recorder=hold,
+                    devices=Asked(disks[0], None, disks[:1]))  # fmt: skip
+    assert holders[0].wait() == 0
+    assert row["executed"] == 1
+    assert subprocess.run(["blkid", "-p", disks[0]], check=False).returncode == 2
 
 
 def test_an_overlay_is_known_by_what_is_below(

@@ -14,6 +14,12 @@ from spoolscope.traces.mounts import Mount, mounts
 PATIENCE_S = 1.0
 """Seconds that a program such as udev may take to look at a new device."""
 
+UNMOUNTED_S = 10.0
+"""Seconds that a device may stay in use after it is unmounted.
+
+A process that made a mount namespace meanwhile has a copy of the mount until it drops it.
+"""
+
 
 def check_unused(device: Device) -> None:
     """Make sure that nothing uses a device, a partition of it, or the disk that it is a part of.
@@ -42,13 +48,7 @@ def claimed(device: Device) -> Iterator[int]:
     Raises:
         SpoolscopeError: it is in use, or another disk has its name and number by now.
     """
-    try:
-        descriptor = os.open(device.node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
-    except OSError as error:
-        raise refused(
-            f"device {device.path} cannot be opened exclusively: {error.strerror}",
-            "find its user with lsblk or fuser -v",
-        ) from error
+    descriptor = _opened_alone(device)
     try:
         if Device.at(device.node).sequence != device.sequence:
             raise refused(
@@ -57,6 +57,22 @@ def claimed(device: Device) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _opened_alone(device: Device) -> int:
+    deadline = time.monotonic() + UNMOUNTED_S
+    while True:
+        try:
+            return os.open(device.node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.EBUSY and time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            use = _lasting_use(device) or error.strerror
+            raise refused(
+                f"device {device.path} cannot be opened exclusively: {use}",
+                "find its user with lsblk or fuser -v",
+            ) from error
 
 
 @contextmanager
