@@ -4,6 +4,7 @@ With SPOOLSCOPE_REQUIRE=bpf,ext4,... (or "all") in the environment, as in .ci/ru
 capability of that name is a failure instead.
 """
 
+import ctypes
 import os
 import shutil
 import signal
@@ -37,6 +38,9 @@ PROGRAMS = (
     "fio",
     "getfattr",
 )
+
+_CLONE_NEWNS = 0x0002_0000
+"""Of <sched.h>; Python 3.12 has os.unshare."""
 
 Require = Callable[..., None]
 
@@ -174,6 +178,17 @@ def when_ready() -> Iterator[Callable[..., None]]:
     yield start
     for thread in threads:
         thread.join()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several workers its own mounts.
+
+    A namespace that a test makes has a copy of all mounts around it. As long as it is there, the
+    disks of other tests would stay in use after their unmounting.
+    """
+    if hasattr(config, "workerinput"):
+        # Without root it fails, and nothing is mounted either.
+        ctypes.CDLL(None).unshare(_CLONE_NEWNS)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
