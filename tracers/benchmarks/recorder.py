@@ -28,7 +28,14 @@ class Recorder:
         ring_bytes: Bytes that went through the rings, after ``stop``.
     """
 
-    def __init__(self, spool: Path, output: Path, *words: str, watch: bool = False) -> None:
+    def __init__(
+        self,
+        spool: Path,
+        output: Path,
+        *words: str,
+        watch: bool = False,
+        snapshot: str = "none",
+    ) -> None:
         self.output = output
         self.done: dict[str, Any] = {}
         self.high_water_bytes = self.ring_bytes = 0
@@ -39,7 +46,7 @@ class Recorder:
             "--output",
             str(output),
             "--snapshot",
-            "none",
+            snapshot,
             *words,
         ]
         self._watch = watch
