@@ -1,5 +1,6 @@
 """A program keeps its name unless that reveals a mailbox, user, host or path."""
 
+import numpy as np
 import pytest
 
 from spoolscope.traces.comms import Comms
@@ -141,3 +142,9 @@ def test_hosts_in_names_of_messages_are_hidden_in_programs() -> None:
     assert found.text(b"relay~9-thread").startswith("+")
     assert found.text(b"to-mx7").startswith("+")
     assert found.text(b"relay") == "relay"
+
+
+def test_a_column_of_programs_is_null_where_masked() -> None:
+    names = np.array([b"imap", b"alice", b"imap", b"lmtp"], "S16")
+    found = comms().column(names, np.array([False, False, False, True]))
+    assert found.to_pylist() == ["imap", comms().text(b"alice"), "imap", None]

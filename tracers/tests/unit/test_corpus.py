@@ -22,7 +22,7 @@ REFUSALS = {
     "refused-records-of-another-length": ("_require_sense", "SpoolscopeError"),
     "refused-symbol-at-no-address": ("_names", "ValueError"),
     "refused-version-4": ("_open", "SpoolscopeError"),
-    "refused-waker-of-no-kind": ("_wakers", "IndexError"),
+    "refused-waker-of-no-kind": ("symbols", "IndexError"),
 }
 
 

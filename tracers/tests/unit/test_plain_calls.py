@@ -7,9 +7,19 @@ import pytest
 
 from spoolscope.tracers import resolve as resolving
 from spoolscope.tracers.lives import EXEC, FORK, SEEN
-from spoolscope.tracers.plain_calls import CLOSE, IDLE, OTHER, PLAIN, descriptors_of, kinds_of
-from spoolscope.tracers.resolve import Resolved, resolve
-from spoolscope.traces.abi import F_DUPFD, O_CLOEXEC
+from spoolscope.tracers.named import BASE_FD
+from spoolscope.tracers.plain_calls import (
+    CLOSE,
+    IDLE,
+    LOOK,
+    OTHER,
+    PLAIN,
+    descriptors_of,
+    kinds_of,
+)
+from spoolscope.tracers.resolve import resolve
+from spoolscope.tracers.resolved import Resolved
+from spoolscope.traces.abi import AT_FDCWD, F_DUPFD, O_CLOEXEC
 
 COLUMNS = ("path", "path2", "given", "given2", "base", "base2", "comm", "elsewhere")
 SETLK = 6
@@ -23,7 +33,7 @@ def random_story(new_story, seed: int):
     for number in range(400):
         pid, fd, ino = draw.randrange(1, 4), draw.randrange(3, 7), draw.randrange(20, 30)
         known = {"ino": ino} if draw.random() < 0.7 else {}
-        match draw.randrange(12):
+        match draw.randrange(16):
             case 0 | 1:
                 story.opened(pid, f"/spool/queue/{ino}", fd, ino, draw.choice((0, O_CLOEXEC)))
             case 2:
@@ -37,6 +47,18 @@ def random_story(new_story, seed: int):
                 story.call(pid, "rename", f"{ino}", f"moved{number}")
             case 6:
                 story.call(pid, "stat", f"/spool/queue/{ino}", ret=draw.choice((0, -2)))
+            case 8:
+                at, path = draw.choice((fd, AT_FDCWD)), draw.choice((f"{ino}", f"../queue/{ino}/"))
+                story.call(pid, "newfstatat", at, path, 0, 0, ret=draw.choice((0, -2)), **known)
+            case 9:
+                at = draw.choice((fd, AT_FDCWD))  # with an empty path, or a lost one
+                story.call(pid, "newfstatat", at, 0, 0, 0, ret=draw.choice((0, -2)), **known)
+            case 10:
+                name, end = draw.choice((("mkdir", -17), ("unlink", -2), ("open", -18)))
+                story.call(pid, name, draw.choice((f"/spool/{ino}", f"/home/{ino}")), ret=end)
+            case 11:
+                mode = draw.choice((0o40755, 0o100644))
+                story.call(pid, "access", f"/home/{ino}", obj_mode=mode, **known)
             case 7 if number % 3 == 0:
                 story.task(FORK, 3, parent_pid=pid, parent_tid=pid, comm="child")
             case 7:
@@ -59,7 +81,8 @@ def test_names_are_the_same_as_among_the_others(new_story, monkeypatch, seed) ->
     capture = random_story(new_story, seed).end()
     apart = resolve(capture)
     kinds = kinds_of(capture.records["syscall"])
-    assert {OTHER, PLAIN, IDLE, CLOSE} == set(kinds.tolist())
+    assert {OTHER, PLAIN, IDLE, CLOSE, LOOK} == set(kinds.tolist())
+    assert BASE_FD in apart.base[kinds == PLAIN]
     monkeypatch.setattr(resolving, "kinds_of", lambda calls: np.full(len(calls), OTHER, np.int8))
     assert shown(apart) == shown(resolve(capture))
     assert apart.unresolved > 0
@@ -76,7 +99,15 @@ def test_what_may_change_something_is_not_plain(new_story) -> None:
     story.call(1, "fstatfs", 5)
     story.call(1, "fchdir", 5)
     story.call(1, "mmap", 0, 0, 0, 0, 5)
+    story.call(1, "open", "x", ret=-2)
+    story.call(1, "open", "x", ret=3)
+    story.call(1, "newfstatat", 6, 0)
+    story.call(1, "stat", 0)
+    story.call(1, "getxattr", "x", "user.name")
+    story.call(1, "execve", "x", ret=-2)
     calls = story.end().records["syscall"]
     calls["path2"][4] = calls["path"][4]
-    assert kinds_of(calls).tolist() == [PLAIN, CLOSE, IDLE, OTHER, OTHER, PLAIN, OTHER, OTHER]
-    assert descriptors_of(calls)[[0, 2]].tolist() == [7, 5]
+    kinds = kinds_of(calls).tolist()
+    assert kinds[:8] == [PLAIN, CLOSE, IDLE, OTHER, OTHER, PLAIN, OTHER, OTHER]
+    assert kinds[8:] == [LOOK, OTHER, PLAIN, OTHER, OTHER, OTHER]
+    assert descriptors_of(calls)[[0, 2, 8, 10]].tolist() == [7, 5, AT_FDCWD, 6]

@@ -5,7 +5,9 @@ import errno
 import pytest
 
 from spoolscope.tracers.lives import FORK, SEEN
-from spoolscope.tracers.resolve import BASE_FD, BASE_ROOT, Resolved, resolve
+from spoolscope.tracers.named import BASE_FD, BASE_ROOT
+from spoolscope.tracers.resolve import resolve
+from spoolscope.tracers.resolved import Resolved
 from spoolscope.traces.abi import AT_FDCWD, O_CLOEXEC
 
 

@@ -31,3 +31,10 @@ class Askers:
             return "call"
         stack = int(event["stack"])
         return next((kind for kind, known in self._stacks.items() if stack in known), "other")
+
+
+def comms_of(capture: Capture) -> dict[int, bytes]:
+    """Return the last known name of each thread."""
+    tasks = capture.records["task"]
+    named = zip(tasks["tid"].tolist(), tasks["comm"].tolist(), strict=True)
+    return {tid: comm for tid, comm in named if comm}

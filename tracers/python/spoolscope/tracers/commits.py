@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.tracers.call_index import CallIndex
-from spoolscope.tracers.commit_askers import Askers
+from spoolscope.tracers.commit_askers import Askers, comms_of
 from spoolscope.tracers.commits_by_sleep import BySleep
 from spoolscope.tracers.events import BLOCKED
 from spoolscope.traces import constants
@@ -36,6 +36,12 @@ SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE = (
     constants.BTRFS_COMMIT,
     constants.BTRFS_WRITE,
 )
+# Events that commits are put together from, of jbd2, xfs and btrfs.
+_EVENTS = (
+    (WAKE, START, LOCKING, FLUSHING, LOGGING, HANDLE, STATS, DONE),
+    (LOG_FORCE, ICLOG_SYNC, ICLOG_DONE),
+    (SYNC_FILE, BTRFS_COMMIT, BTRFS_WRITE),
+)
 COMMIT_FRAME = "btrfs_commit_transaction"
 WAIT_FRAME = "jbd2_log_wait_commit"
 ASK_FRAMES = ("__jbd2_log_start_commit", "jbd2_log_start_commit")
@@ -48,12 +54,11 @@ def commit_columns(capture: Capture, index: CallIndex, comms: Comms) -> dict[str
     """Return the columns of the commits table, each commit put together from its events."""
     journal = capture.records["journal"]
     journal = journal[np.argsort(journal["ts_ns"], kind="stable")]
-    row = index.row(journal["tid"], journal["call_ns"])
-    seqs, ends = index.seq_of(row), index.end_of(row)
+    of_jbd2, of_xfs, of_btrfs = (journal[np.isin(journal["event"], k)] for k in _EVENTS)
     commits = [
-        *Jbd2(capture, index).commits(journal, seqs),
-        *Xfs(capture).commits(journal, seqs, ends),
-        *Btrfs(capture).commits(journal, seqs, ends),
+        *(Jbd2(capture, index).commits(of_jbd2) if len(of_jbd2) else ()),
+        *(Xfs(capture, index).commits(of_xfs) if len(of_xfs) else ()),
+        *(Btrfs(capture, index).commits(of_btrfs) if len(of_btrfs) else ()),
         *BySleep(capture, index).commits(),
     ]
     shift = capture.start_real_ns - capture.start_mono_ns
@@ -117,18 +122,19 @@ class Jbd2:
         self._last_ns = np.zeros(len(calls), np.uint64)
         np.maximum.at(self._last_ns, self._wait_call, self._waits["in_ns"])
         self._latest_ns = np.maximum.accumulate(self._waits["in_ns"])
-        self._comms = _comms(capture)
+        self._index, self._comms = index, comms_of(capture)
 
-    def commits(self, journal: Records, seqs: Int) -> list[Commit]:
-        """Walk the events of all jbd2 threads."""
+    def commits(self, journal: Records) -> list[Commit]:
+        """Walk the events of all jbd2 threads, in order of time."""
         commits: list[Commit] = []
         running: dict[int, dict[int, int]] = {}
         wakes: dict[int, tuple[np.void, int]] = {}
         blocks: dict[int, int] = {}
         previous_end: dict[int, int] = {}
         held: dict[tuple[int, int], list[tuple[np.void, int]]] = {}
-        for event, seq in zip(journal, seqs.tolist(), strict=True):
-            kind, tid, now = int(event["event"]), int(event["tid"]), int(event["ts_ns"])
+        seqs = self._index.seq(journal["tid"], journal["call_ns"])
+        columns = (journal[name].tolist() for name in ("event", "tid", "ts_ns"))
+        for event, seq, kind, tid, now in zip(journal, seqs.tolist(), *columns, strict=True):
             if kind == WAKE:
                 if self._asks(event):
                     wakes[int(event["a"])] = (event, seq)
@@ -194,11 +200,6 @@ class Jbd2:
             commit["trigger_stack_id"] = int(waiting["stack"][first])
 
 
-def _comms(capture: Capture) -> dict[int, bytes]:
-    tasks = capture.records["task"]
-    return {int(t["tid"]): bytes(t["comm"]) for t in tasks if t["comm"]}
-
-
 class Xfs:
     """xfs: one commit per log write, from the sync of an iclog to its completion.
 
@@ -206,11 +207,13 @@ class Xfs:
     forced the log, if its call still waits.
     """
 
-    def __init__(self, capture: Capture) -> None:
-        self._askers = Askers(capture)
+    def __init__(self, capture: Capture, index: CallIndex) -> None:
+        self._askers, self._index = Askers(capture), index
 
-    def commits(self, journal: Records, seqs: Int, ends: Int) -> list[Commit]:
-        """Walk the events of all logs; ``seqs`` and ``ends`` are those of their calls, or -1."""
+    def commits(self, journal: Records) -> list[Commit]:
+        """Walk the events of all logs, in order of time."""
+        row = self._index.row(journal["tid"], journal["call_ns"])
+        seqs, ends = self._index.seq_of(row), self._index.end_of(row)
         commits: list[Commit] = []
         begun: dict[int, tuple[np.void, int]] = {}
         forced: dict[int, tuple[np.void, int, int]] = {}
@@ -242,14 +245,16 @@ class Btrfs:
     one outside btrfs_commit_transaction. Without absences inside, it is the start of the writing.
     """
 
-    def __init__(self, capture: Capture) -> None:
-        self._askers = Askers(capture)
+    def __init__(self, capture: Capture, index: CallIndex) -> None:
+        self._askers, self._index = Askers(capture), index
         switches = capture.records["switch"]
         self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
         self._inside = capture.stacks_with(COMMIT_FRAME)
 
-    def commits(self, journal: Records, seqs: Int, ends: Int) -> list[Commit]:
-        """Walk the events of all btrfs; ``seqs`` and ``ends`` are those of their calls, or -1."""
+    def commits(self, journal: Records) -> list[Commit]:
+        """Walk the events of all btrfs, in order of time."""
+        row = self._index.row(journal["tid"], journal["call_ns"])
+        seqs, ends = self._index.seq_of(row), self._index.end_of(row)
         found: list[Commit] = []
         written: dict[int, int] = {}  # thread: when it began to write a tree
         logs: dict[int, Commit] = {}  # thread: its fsync

@@ -8,12 +8,13 @@ slept, but begins at the earliest at the end of the write before.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spoolscope.tracers.call_index import CallIndex
-from spoolscope.tracers.commit_askers import Askers
+from spoolscope.tracers.commit_askers import Askers, comms_of
 from spoolscope.tracers.events import BLOCKED, WAKERS
 from spoolscope.traces.capture import Capture, Records
 
@@ -58,14 +59,14 @@ class BySleep:
     """Finds commits in the absences of threads from the CPU."""
 
     def __init__(self, capture: Capture, index: CallIndex) -> None:
-        self._capture = capture
-        switches = capture.records["switch"]
-        self._switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
-        self._calls = index
-        self._askers = Askers(capture)
-        self._comms = {
-            int(t["tid"]): bytes(t["comm"]) for t in capture.records["task"] if t["comm"]
-        }
+        self._capture, self._calls = capture, index
+        self._askers, self._comms = Askers(capture), comms_of(capture)
+
+    @cached_property
+    def _switches(self) -> Records:
+        """Absences by thread and time; most filesystems have tracepoints and need none."""
+        switches = self._capture.records["switch"]
+        return switches[np.lexsort((switches["out_ns"], switches["tid"]))]
 
     def commits(self) -> list[Commit]:
         """Return the commits of the recorded filesystems that have no tracepoints for them."""

@@ -1,6 +1,7 @@
 """Capture -> trace: names resolved and pseudonymised, everything as Parquet."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,8 @@ from spoolscope.tracers.journal import journal_columns
 from spoolscope.tracers.lives import continue_numbering
 from spoolscope.tracers.losses import loss_columns, shed_columns
 from spoolscope.tracers.path_ids import PathIds
-from spoolscope.tracers.resolve import Resolved, resolve
+from spoolscope.tracers.resolve import resolve
+from spoolscope.tracers.resolved import Resolved
 from spoolscope.tracers.syscalls import call_parts
 from spoolscope.tracers.threads import Threads, calls_in_flight, task_event_columns
 from spoolscope.tracers.uring import uring_columns
@@ -123,6 +125,7 @@ def write(
     comms = private.comms if private is not None else Comms(None)
     threads = Threads(capture, lives, comms, names.id, resolved.heirs)
 
+    @cache
     def inodes() -> Inodes:
         return Inodes(capture, resolved, names.id, names.device)
 
@@ -195,9 +198,11 @@ def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:
     on_spool = (path for path in paths if path.startswith(below))
     # Relative names that calls looked up may lie on the spool; those of execve may lie elsewhere.
     calls = capture.records["syscall"]
-    calls = calls[~np.isin(calls["call"], [CALLS[name].id for name in of_effect("execs")])]
-    used = np.unique(np.concatenate([calls["path"], calls["path2"]])).tolist()
-    texts = (capture.strings[number] for number in used)
+    others = ~np.isin(calls["call"], [CALLS[name].id for name in of_effect("execs")])
+    used = np.zeros(len(capture.strings), np.bool_)
+    for member in ("path", "path2"):
+        used[calls[member][others]] = True
+    texts = (capture.strings[number] for number in np.flatnonzero(used).tolist())
     relative = (b"/" + text for text in texts if not text.startswith((b"/", b"..")))
     uids = np.unique(capture.records["task"]["uid"]).tolist()
     return Private(hiding, chain(on_spool, relative), mounts, uids)

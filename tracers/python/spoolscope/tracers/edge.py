@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.path_ids import Devices
-from spoolscope.tracers.resolve import Resolved
+from spoolscope.tracers.resolved import Resolved
 from spoolscope.traces.abi import S_IFMT, S_IFREG
 from spoolscope.traces.calls import CALLS, of_effect
 from spoolscope.traces.capture import Capture, Records

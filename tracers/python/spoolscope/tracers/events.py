@@ -11,11 +11,12 @@ from spoolscope.tracers.components import Paths, looked_up
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.columns import symbols
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.programs import group
 
 BLOCKED, PREEMPTED = constants.SWITCH_BLOCKED, constants.SWITCH_PREEMPTED
-WAKERS = np.array(["none", "task", "irq", "idle"], dtype=object)
+WAKERS = ("none", "task", "irq", "idle")
 # include/linux/blk_types.h: enum req_op; flags above the low 8 bits.
 OPS = {0: "read", 1: "write", 2: "flush", 3: "discard", 9: "zeroes"}
 # block/blk-core.c: errno of each blk_status_t. block_rq_complete has a blk_status_t since v5.16,
@@ -30,7 +31,7 @@ Columns = dict[str, Any]
 Int = npt.NDArray[np.int64]
 
 
-STATES = np.array(["blocked", "runq", "preempted"], object)
+STATES = ("blocked", "runq", "preempted")
 
 
 def segment_parts(
@@ -79,11 +80,11 @@ def _absences(rows: Records, state: Int, shift: np.int64, comms: Comms) -> Colum
         "dur_ns": end - start,
         "pid": rows["pid"].astype(np.int32),
         "tid": rows["tid"].astype(np.int32),
-        "state": STATES[state],
+        "state": symbols(state, STATES),
         "stack_id": np.ma.masked_equal(rows["stack"].astype(np.int64) * (state == 0), 0),
         "held_pid": np.ma.array(rows["held_pid"].astype(np.int32), mask=unknown),
         "held_tid": np.ma.array(rows["held_tid"].astype(np.int32), mask=unknown),
-        "held_comm": np.ma.array(comms.texts(rows["held_comm"]), mask=unknown),
+        "held_comm": comms.column(rows["held_comm"], unknown),
         "held_after_ns": np.ma.array(rows["held_from_ns"].astype(np.int64) - start, mask=unknown),
         "held_ns": np.ma.masked_equal(held_ns, 0),
     }
@@ -91,13 +92,12 @@ def _absences(rows: Records, state: Int, shift: np.int64, comms: Comms) -> Colum
 
 def _wakers(rows: Records, is_blocked: npt.NDArray[np.bool_], seq: Int, comms: Comms) -> Columns:
     """Return the columns of the task that ended each wait, null where it is not known."""
-    waker = WAKERS[rows["waker"]]
-    unknown = ~is_blocked | (waker == "none")
+    unknown = ~is_blocked | (rows["waker"] == 0)
     return {
         "waker_pid": np.ma.array(rows["waker_pid"].astype(np.int32), mask=unknown),
         "waker_tid": np.ma.array(rows["waker_tid"].astype(np.int32), mask=unknown),
-        "waker_comm": np.ma.array(comms.texts(rows["waker_comm"]), mask=unknown),
-        "waker": np.ma.array(waker, mask=unknown),
+        "waker_comm": comms.column(rows["waker_comm"], unknown),
+        "waker": symbols(rows["waker"], WAKERS, unknown),
         "waker_seq": np.ma.array(seq, mask=unknown | (seq < 0)),
     }
 
@@ -172,7 +172,7 @@ def block_columns(capture: Capture, index: CallIndex, comms: Comms) -> Columns:
         "cgroup": _limited_groups(capture, comms),
         "pid": block["pid"].astype(np.int32),
         "tid": block["tid"].astype(np.int32),
-        "comm": comms.texts(block["comm"]),
+        "comm": comms.column(block["comm"]),
         "seq": np.ma.masked_less(seq, 0),
     }
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.path_ids import Devices
-from spoolscope.tracers.resolve import Resolved
+from spoolscope.tracers.resolved import Resolved
 from spoolscope.traces.capture import Capture
 
 Int = npt.NDArray[np.int64]
@@ -55,23 +55,29 @@ class Inodes:
         """
         if not len(ino):
             return np.zeros(0, np.int64)
-        known = np.isin(self._ino, ino)
+        wanted = np.unique(ino)
+        at = np.searchsorted(wanted, self._ino)
+        known = wanted[at.clip(max=len(wanted) - 1)] == self._ino
         n = int(known.sum())
-        files = np.concatenate(
-            [
-                np.column_stack([self._dev[known], self._ino[known]]).astype(np.int64),
-                np.column_stack([dev, ino]).astype(np.int64),
-            ]
+        file = _numbered(
+            np.concatenate([self._dev[known], dev.astype(np.int64)]),
+            np.concatenate([self._ino[known], ino]).astype(np.int64),
         )
-        _, file = np.unique(files, axis=0, return_inverse=True)
         time = np.concatenate([self._time[known], ts_ns]).astype(np.int64)
         path = np.concatenate([self._path[known], np.full(len(ino), -1)])
-        order = np.lexsort((path < 0, time, file.ravel()))
-        before = _carried(file.ravel()[order], path[order])
-        after = _carried(file.ravel()[order][::-1], path[order][::-1])[::-1]
+        order = np.lexsort((path < 0, time, file))
+        before = _carried(file[order], path[order])
+        after = _carried(file[order][::-1], path[order][::-1])[::-1]
         found = np.empty(len(path), np.int64)
         found[order] = np.where(before >= 0, before, after)
         return found[n:]
+
+
+def _numbered(dev: Int, ino: Int) -> Int:
+    """Return a number for each file, the same for the same file."""
+    _, of_dev = np.unique(dev, return_inverse=True)
+    inos, of_ino = np.unique(ino, return_inverse=True)
+    return of_dev.ravel() * len(inos) + of_ino.ravel()
 
 
 def _carried(file: Int, path: Int) -> Int:

@@ -12,6 +12,7 @@ SEEN, FORK, EXEC, EXIT, END, COMM, CUT, BORDER = (
 )  # fmt: skip
 
 Int = npt.NDArray[np.int64]
+_THREAD = np.uint64(32)
 
 
 class Lives:
@@ -43,11 +44,13 @@ class Lives:
     def _divide(self, tid: Int, begin_ns: Int) -> None:
         order = np.lexsort((begin_ns, tid))
         self.tid, self.begin_ns = tid[order].astype(np.int64), begin_ns[order].astype(np.int64)
+        self._begins = np.unique(self.begin_ns)
+        self._keys = self._keys_of(self.tid, self.begin_ns)
 
     def _divide_at_restarts(self, calls: Records) -> Int:
         """Divide lives further where seq decreases; return the life of each call."""
         of_calls = self.of(calls["tid"], calls["end_ns"])
-        order = np.lexsort((calls["end_ns"], of_calls))
+        order = self.in_order(calls, of_calls)
         life, seq = of_calls[order], calls["seq"][order].astype(np.int64)
         falls = np.nonzero((life[1:] == life[:-1]) & (seq[1:] <= seq[:-1]))[0] + 1
         if not len(falls):
@@ -58,6 +61,13 @@ class Lives:
             np.concatenate([self.begin_ns, first["end_ns"]]),
         )
         return self.of(calls["tid"], calls["end_ns"])
+
+    def in_order(self, calls: Records, of_calls: Int) -> Int:
+        """Return the order of calls by life, and in a life by the time at which they returned."""
+        order = np.argsort(calls["end_ns"], kind="stable")  # almost as they were written
+        life = of_calls[order]
+        few = len(self.tid) <= np.iinfo(np.uint16).max  # numpy sorts numbers of 16 bits by digits
+        return order[np.argsort(life.astype(np.uint16) if few else life, kind="stable")]
 
     def _count(self, capture: Capture, of_calls: Int) -> None:
         calls, tasks = capture.records["syscall"], capture.records["task"]
@@ -111,14 +121,14 @@ class Lives:
 
     def of(self, tid: npt.NDArray[np.integer], ts_ns: npt.NDArray[np.integer]) -> Int:
         """Return the life that each (tid, time) belongs to; the tids must be of this capture."""
-        n = len(self.tid)
-        tids = np.concatenate([self.tid, tid.astype(np.int64)])
-        times = np.concatenate([self.begin_ns, ts_ns.astype(np.int64)])
-        is_query = np.arange(len(tids)) >= n
-        order = np.lexsort((is_query, times, tids))
-        found = np.empty(len(tids), np.int64)
-        found[order] = np.cumsum(~is_query[order]) - 1
-        return found[n:]
+        return np.searchsorted(self._keys, self._keys_of(tid, ts_ns), "right") - 1
+
+    def _keys_of(
+        self, tid: npt.NDArray[np.integer], ts_ns: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.uint64]:
+        """Return one number for each thread and time, which grow in the order of both."""
+        begun = np.searchsorted(self._begins, ts_ns.astype(np.int64), "right")
+        return tid.astype(np.uint64) << _THREAD | begun.astype(np.uint64)
 
 
 def continue_numbering(capture: Capture) -> Lives:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from spoolscope.tracers.lives import END, EXIT, Lives
-from spoolscope.tracers.syscalls import symbols
 from spoolscope.traces.capture import RECORDS, Capture
+from spoolscope.traces.columns import symbols
 
 
 def loss_columns(capture: Capture, lives: Lives) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     calls = capture.records["syscall"]
     shift = capture.start_real_ns - capture.start_mono_ns
     rows = []
-    order = np.lexsort((calls["seq"], lives.of_calls))
+    order = lives.in_order(calls, lives.of_calls)
     life, seq = lives.of_calls[order], calls["seq"][order].astype(np.int64)
     same = np.zeros(len(order), np.bool_)
     same[1:] = life[1:] == life[:-1]

@@ -46,7 +46,7 @@ class Names:
         self.paths: list[bytes] = []
         self.here: list[bool] = []
         self._ids: dict[bytes, int] = {}
-        self._joined: dict[tuple[bytes, bytes], tuple[bytes, bytes | None]] = {}
+        self._named: dict[tuple[bytes, bytes, int], Named] = {}
 
     def id(self, path: bytes) -> int:
         """Return the id of an absolute path."""
@@ -62,16 +62,19 @@ class Names:
         self.paths.clear()
         self.here.clear()
         self._ids.clear()
+        self._named.clear()
 
     def named(self, base: bytes, name: bytes, kind: int) -> Named:
         """Return the path of a name relative to base (the root for absolute names)."""
-        key = (base, name)
-        joined = self._joined.get(key)
-        if joined is None:
+        key = (base, name, kind)
+        named = self._named.get(key)
+        if named is None:
             whole = base + b"/" + name if base or name[:1] != b"/" else name
-            joined = self._joined[key] = self._join(whole, name)
-        path, as_given = joined
-        return Named(self.id(path), kind, -1 if as_given is None else self.id(as_given))
+            path, as_given = self._join(whole, name)
+            number = self.id(path)
+            named = Named(number, kind, -1 if as_given is None else self.id(as_given))
+            self._named[key] = named
+        return named
 
     def _join(self, whole: bytes, name: bytes) -> tuple[bytes, bytes | None]:
         """Return the path, and the form in which it was given if that differs."""

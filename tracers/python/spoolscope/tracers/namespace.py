@@ -27,6 +27,8 @@ class Namespace:
         self._tracking, self._started = True, False
         self._departed_at_start: dict[Key, Node] = {}
         self._at_start: list[Node] = []
+        # Directories by path, so that a name is found in one step; empty after one has moved.
+        self._directories: dict[bytes, Node] = {}
         self.since_ns = 0  # start of the call whose effect is being applied
 
     # -- by path ---------------------------------------------------------------
@@ -47,6 +49,21 @@ class Namespace:
 
     def find(self, path: bytes) -> Node | None:
         """Return the node at an absolute, normal path, or None if it is not known."""
+        above, _, name = path.rpartition(b"/")
+        if name:
+            directory = self._directories.get(above) or self._directory(above)
+            return directory.children.get(name) if directory and directory.children else None
+        return self._walked(path)
+
+    def _directory(self, path: bytes) -> Node | None:
+        """Return the node at a path, and remember it if there are names below it."""
+        node = self._walked(path)
+        if node is not None and node.children:
+            self._directories[path] = node
+        return node
+
+    def _walked(self, path: bytes) -> Node | None:
+        """Return the node at a path, name by name from the root."""
         node = self._root
         for part in path.split(b"/"):
             if part:
@@ -65,11 +82,19 @@ class Namespace:
 
     def node(self, path: bytes) -> Node:
         """Return the node at a path; make it if it is not known."""
-        node = self._root
+        above, _, name = path.rpartition(b"/")
+        directory = self._directories.get(above)
+        if name and directory is not None:
+            found = directory.children.get(name) if directory.children else None
+            return found or self.discover(directory, name)
+        node = directory = self._root
         for part in path.split(b"/"):
             if part:
+                directory = node
                 found = node.children.get(part) if node.children else None
                 node = found or self.discover(node, part)
+        if name:
+            self._directories[above] = directory
         return node
 
     def discover(self, parent: Node, name: bytes, *, met: bool = False) -> Node:
@@ -153,6 +178,7 @@ class Namespace:
             node.children = {} if node.children is not None else None
             node.gone, node.born, node.lost = None, False, False
             node.seen_ns = node.listed_ns = 0
+        self._directories.clear()
         for node in self._at_start:
             if node.origin is not None:
                 parent, name = node.origin
@@ -238,9 +264,12 @@ class Namespace:
             return
         if node.key is not None and node.key != key:
             self._unbind(node)
-        names = tuple(n for n in self._by_inode.get(key, ()) if n is not node)
+        names = self._by_inode.get(key, ())
+        if node in names:
+            names = tuple(n for n in names if n is not node)
         node.key, node.assumed = key, False
-        self._departed.pop(key, None)
+        if self._departed:
+            self._departed.pop(key, None)
         if names and key not in self._linked:
             if key[0] in self._repeating:
                 self._repeated.add(key)
@@ -308,6 +337,8 @@ class Namespace:
         parent = node.parent
         if parent is not None and parent.children and parent.children.get(node.name) is node:
             del parent.children[node.name]
+            if node.children is not None:
+                self._directories.clear()
             if self._tracking:
                 parent.gone = parent.gone or {}
                 parent.gone[node.name] = node
@@ -373,6 +404,8 @@ class Namespace:
         parent = self.node(path[: -len(name) - 1])
         parent.children = parent.children or {}
         node.name, node.parent, node.text = name, parent, None
+        if node.children is not None or name in parent.children:
+            self._directories.clear()
         parent.children[name] = node
         if node.children is not None:
             self._era += 1

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spoolscope.tracers.aliases import Aliases
-from spoolscope.tracers.resolve import Resolved
+from spoolscope.tracers.resolved import Resolved
 from spoolscope.traces.capture import Capture
 from spoolscope.traces.parquet import ROW_GROUP
 from spoolscope.traces.private import Private
@@ -91,7 +91,9 @@ class PathIds:
         """Yield the paths table in parts, pseudonymised if names are private."""
         hide = private.names.path if private is not None else bytes
         yield self._named(0, self._first, hide)
-        texts = self._quiet.texts(lambda path: _within(self._shown(path, hide)), _shower(hide))
+        texts = self._quiet.texts(
+            lambda path: _within(self._shown(path, hide, *self._kind(path))), _shower(hide)
+        )
         kinds = self._quiet.by_place(lambda path: self._kind(path)[0])
         spools = self._quiet.by_place(self.spool_of)
         for begin in range(0, len(texts), PART):
@@ -105,7 +107,10 @@ class PathIds:
         kinds = np.array([self._kind(path) for path in paths], np.int64).reshape(-1, 2)
         ids = np.arange(begin, end, dtype=np.int64)
         ids += len(self.quiet_ids) * (begin == self._first)
-        texts = pa.array([self._shown(path, hide) for path in paths], pa.string())
+        shown = [
+            self._shown(path, hide, *of) for path, of in zip(paths, kinds.tolist(), strict=True)
+        ]
+        texts = pa.array(shown, pa.string())
         return _columns(ids, texts, kinds[:, 0], kinds[:, 1])
 
     def _kind(self, path: bytes) -> tuple[int, int]:
@@ -114,9 +119,8 @@ class PathIds:
         spool = self.spool_of(path)
         return (SPOOL if spool >= 0 else OUTSIDE), spool
 
-    def _shown(self, path: bytes, hide: Callable[[bytes], bytes]) -> str:
-        """Return a path in the form of the table."""
-        kind, spool = self._kind(path)
+    def _shown(self, path: bytes, hide: Callable[[bytes], bytes], kind: int, spool: int) -> str:
+        """Return a path in the form of the table, given its kind and its spool."""
         if kind == SPOOL:
             path = path[len(self._mounts[spool]) + 1 :]
         return escaped(hide(path[1:] if kind == TEXT else path))

@@ -1,20 +1,23 @@
-"""Calls that use a descriptor and change nothing else: most of those of a mail server.
+"""Calls that use a descriptor or look at a path and change nothing: most of those of a mail server.
 
-They need no more than the name of the descriptor's file, so they are told apart column by column;
-only the others become rows of Python values.
+They need no more than one name, so they are told apart column by column; only the others become
+rows of Python values.
 """
+
+import errno
 
 import numpy as np
 import numpy.typing as npt
 
 from spoolscope.tracers.effects import SHAPES, Shape, changes
-from spoolscope.traces.abi import DUPLICATES, F_SETFD
+from spoolscope.traces.abi import AT_FDCWD, DUPLICATES, F_SETFD
 from spoolscope.traces.calls import CALLS, MARKS, of_kind
 from spoolscope.traces.capture import Records
 
-OTHER, PLAIN, IDLE, CLOSE = range(4)
-"""A call that is none of them; a plain one; one that might have changed something and did not; one
-that only ends its descriptor, even if it fails."""
+OTHER, PLAIN, IDLE, CLOSE, LOOK = range(5)
+"""A call that is none of them; one that uses its descriptor only; one that might have changed a
+descriptor and did not; one that only ends its descriptor, even if it fails; one that uses its path
+only."""
 
 # Commands by which a call of these names changes descriptors.
 _COMMANDS = dict(
@@ -32,29 +35,50 @@ def _only_uses(shape: Shape) -> bool:
     )
 
 
-_POSITION = np.array([shape.fd if shape.fd >= 0 else max(shape.dirfd, 0) for shape in SHAPES])
+_POSITION = np.array([shape.fd if shape.fd >= 0 else shape.dirfd for shape in SHAPES])
 _USES = np.array([_only_uses(shape) for shape in SHAPES])
 _CLOSE = CALLS["close"].id
 _HAS_TEXT = np.array([shape.has_text for shape in SHAPES])
+_CHANGES = np.array([changes(shape) for shape in SHAPES])
+_WITH_PATH = np.array(
+    [
+        shape.path >= 0 > shape.fd and not shape.mounts and not shape.is_exec
+        for shape in SHAPES
+    ]
+)  # fmt: skip
+_TWO_NAMES = np.array([shape.has_text or shape.path2 >= 0 for shape in SHAPES])
+_AT = np.array([shape.dirfd >= 0 for shape in SHAPES])
 
 
 def kinds_of(calls: Records) -> npt.NDArray[np.int8]:
-    """Return OTHER, PLAIN, IDLE or CLOSE for each call."""
-    number = calls["call"]
-    plain = _USES[number] & ~(_HAS_TEXT[number] & (calls["path2"] > 0))
-    kinds = np.where(plain, PLAIN, OTHER).astype(np.int8)
+    """Return OTHER, PLAIN, IDLE, CLOSE or LOOK for each call."""
+    number, failed, given = calls["call"], calls["ret"] < 0, calls["path"] > 0
+    second = calls["path2"] > 0
+    plain = _USES[number] & ~(_HAS_TEXT[number] & second)
+    one_name = _WITH_PATH[number] & ~(_TWO_NAMES[number] & second) & (failed | ~_CHANGES[number])
+    kinds = np.where(plain | (one_name & ~given & _AT[number]), PLAIN, OTHER).astype(np.int8)
+    kinds[one_name & given] = LOOK
     kinds[number == _CLOSE] = CLOSE
     for name, commands in _COMMANDS.items():
         if name not in CALLS:
             continue
         these = plain & (number == CALLS[name].id)
-        given = np.isin(calls["args"][these, 1].astype(np.uint32), np.array(commands, np.uint32))
-        kinds[these] = np.where(given, OTHER, np.where(calls["ret"][these] < 0, PLAIN, IDLE))
+        does = np.isin(calls["args"][these, 1].astype(np.uint32), np.array(commands, np.uint32))
+        kinds[these] = np.where(does, OTHER, np.where(failed[these], PLAIN, IDLE))
     return kinds
 
 
 def descriptors_of(calls: Records) -> npt.NDArray[np.int32]:
-    """Return the descriptor that each call uses; any number if it uses none."""
-    used = calls["args"][np.arange(len(calls)), _POSITION[calls["call"]]]
+    """Return the descriptor that each call uses or begins at, AT_FDCWD if it has none."""
+    at = _POSITION[calls["call"]]
+    used = calls["args"][np.arange(len(calls)), at.clip(0)]
     descriptors: npt.NDArray[np.int32] = used.astype(np.uint32).view(np.int32)
+    descriptors[at < 0] = AT_FDCWD
     return descriptors
+
+
+def without_path(calls: Records) -> npt.NDArray[np.bool_]:
+    """Return which calls might have had a path and named the object of a descriptor without one."""
+    given = (calls["path"] > 0) | (calls["ret"] == -errno.ENOENT)  # an empty path names nothing
+    without: npt.NDArray[np.bool_] = _WITH_PATH[calls["call"]] & ~given
+    return without

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from spoolscope.tracers.effects import SHAPES
 from spoolscope.tracers.lives import EXIT, FORK
 from spoolscope.tracers.namespace import Namespace
+from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile
 from spoolscope.tracers.start import Start
 from spoolscope.traces.abi import S_IFMT, S_IFREG
@@ -21,6 +22,7 @@ PathId = Callable[[bytes], int]
 PART = 8 * ROW_GROUP
 Int = npt.NDArray[np.int64]
 _FCNTL = CALLS["fcntl"].id
+_NO_NODE = Node(b"", None)  # a node would keep all others in memory
 
 
 class State:
@@ -46,7 +48,7 @@ class State:
         living = start.processes.living()
         gone = _gone(capture, start.cut_ns)
         self._files = [
-            (pid, fd, file, path, space.is_gone(file.node))
+            (pid, fd, file._replace(node=_NO_NODE), path, space.is_gone(file.node))
             for pid in sorted(living.keys() - gone)
             for fd, file in sorted(living[pid].fds.items())
             if file.key is not None and file.key[0] in devices

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spoolscope.tracers.path_ids import Devices
-from spoolscope.tracers.resolve import Resolved
+from spoolscope.tracers.resolved import Resolved
 from spoolscope.traces.abi import FCNTL_LOCKS, O_CREAT, O_TRUNC, O_WRONLY
 from spoolscope.traces.calls import BY_ID, CALLS, FICLONE, FICLONERANGE, of_kind
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.columns import symbols
 from spoolscope.traces.comms import Comms
 from spoolscope.traces.constants import CALL_ELSEWHERE, CALL_EXTRA_FAULT, CALL_RESTARTED
 
@@ -116,13 +116,6 @@ def _columns(
         columns[part] = calls[part].astype(np.int64)
     columns["stolen_ns"] = np.ma.masked_less(calls["stolen_ns"].astype(np.int64), 0)
     return columns
-
-
-def symbols(numbers: npt.NDArray[np.integer], names: list[str]) -> pa.DictionaryArray:
-    """Return names by number as text."""
-    texts = {text: i for i, text in enumerate(dict.fromkeys(names))}
-    at = np.array([texts[name] for name in names], np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(at[numbers]), pa.array(texts, pa.string()))
 
 
 class Arguments:

@@ -37,7 +37,7 @@ def task_event_columns(
         "tid": tasks["tid"].astype(np.int32),
         "event": EVENT_NAMES[tasks["event"]],
         "parent_tid": np.ma.array(parent, mask=tasks["event"] != FORK),
-        "comm": comms.texts(tasks["comm"]),
+        "comm": comms.column(tasks["comm"]),
     }
 
 
@@ -48,7 +48,7 @@ def _relevant(capture: Capture, lives: Lives, heirs: set[tuple[int, int]]) -> tu
     """
     tasks, files = capture.records["task"], capture.records["open_file"]
     of_tasks = lives.of(tasks["tid"], tasks["ts_ns"])
-    wanted = set(lives.of_calls.tolist())
+    wanted = set(np.unique(lives.of_calls).tolist())
     known = np.isin(files["pid"], lives.tid)
     wanted |= set(lives.of(files["pid"][known], files["ts_ns"][known]).tolist())
     inherited = np.array(sorted(heirs), np.int64).reshape(-1, 2)

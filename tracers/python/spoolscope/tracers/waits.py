@@ -55,9 +55,7 @@ def wait_columns(capture: Capture, index: CallIndex, comms: Comms) -> dict[str, 
         "ino": np.ma.array(waits["ino"].view(np.int64), mask=~with_ino),
         "owner_pid": np.ma.masked_equal(waits["owner_pid"].astype(np.int32), 0),
         "owner_tid": np.ma.masked_equal(waits["owner_tid"].astype(np.int32), 0),
-        "owner_comm": np.ma.array(
-            comms.texts(waits["owner_comm"]), mask=waits["owner_comm"] == b""
-        ),
+        "owner_comm": comms.column(waits["owner_comm"], waits["owner_comm"] == b""),
         "owner_seq": np.ma.masked_less(owner_seq, 0),
         "owner_shares": waits["flags"] & SHARED > 0,
     }
@@ -67,12 +65,12 @@ def _ends(capture: Capture, waits: Records) -> Int:
     """Return the end of each wait, recorded or that of the absence after it; 0 if unknown."""
     ends = waits["end_ns"].astype(np.int64)
     switches = capture.records["switch"]
-    switches = switches[switches["state"] == BLOCKED]
-    switches = switches[np.lexsort((switches["out_ns"], switches["tid"]))]
     for kind, frames in FRAMES.items():
         open_waits = np.nonzero((waits["kind"] == KINDS.index(kind)) & (waits["end_ns"] == 0))[0]
         if len(open_waits):
-            asleep = switches[np.isin(switches["stack"], capture.stacks_with(*frames))]
+            known = np.isin(switches["stack"], capture.stacks_with(*frames))
+            asleep = switches[known & (switches["state"] == BLOCKED)]
+            asleep = asleep[np.lexsort((asleep["out_ns"], asleep["tid"]))]
             ends[open_waits] = _absence_ends(waits[open_waits], asleep)
     return ends
 

@@ -158,7 +158,10 @@ def _end_names(records: Records) -> Records:
         if member in (records.dtype.names or ()):
             width = records.dtype[member].itemsize
             letters = records[member].copy().view(np.uint8).reshape(len(records), width)
-            letters[np.cumsum(letters == 0, axis=1) > 0] = 0
+            ended = np.zeros(len(records), np.bool_)
+            for column in letters.T:
+                ended |= column == 0
+                column[ended] = 0
             records[member] = letters.view(records.dtype[member]).ravel()
     return records
 

@@ -1,7 +1,10 @@
 """Classes for tables and columns of a trace, and the columns that many tables share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 I16, I32, I64, F64 = pa.int16(), pa.int32(), pa.int64(), pa.float64()
@@ -50,3 +53,25 @@ NAME = Column("comm", SYMBOL, "", "Name of the thread at that time.", private=CO
 CALL_SEQ = Column(
     "seq", I64, "", "seq of the thread's call this belongs to; null outside calls.", nullable=True
 )
+
+
+def symbols(
+    numbers: npt.NDArray[np.integer],
+    names: Sequence[str],
+    mask: npt.NDArray[np.bool_] | None = None,
+) -> pa.DictionaryArray:
+    """Return names by number as a column of texts that repeat.
+
+    Args:
+        numbers: Numbers of names.
+        names: Names, which may repeat.
+        mask: Rows that are null.
+
+    Raises:
+        IndexError: a number has no name.
+    """
+    texts = {text: i for i, text in enumerate(dict.fromkeys(names))}
+    at = np.array([texts[name] for name in names], np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(at[numbers], mask=mask), pa.array(texts, pa.string())
+    )

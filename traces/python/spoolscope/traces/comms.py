@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spoolscope.traces.columns import symbols
 from spoolscope.traces.concealed import Concealed
 from spoolscope.traces.known_programs import is_kernel_thread
 from spoolscope.traces.pseudonym import HIDDEN, Pseudonymiser
@@ -48,11 +50,13 @@ class Comms:
         """Return the pseudonym of a name; it is always hidden."""
         return self._shown(name, lambda _name: True)
 
-    def texts(self, comms: npt.NDArray[np.bytes_]) -> npt.NDArray[np.object_]:
-        """Return fixed-size names as text."""
-        for comm in np.unique(comms).tolist():
-            self.text(comm)
-        return np.array([self._known[comm] for comm in comms.tolist()], object)
+    def column(
+        self, comms: npt.NDArray[np.bytes_], mask: npt.NDArray[np.bool_] | None = None
+    ) -> pa.DictionaryArray:
+        """Return fixed-size names as a column of texts, null where masked."""
+        numbers: dict[bytes, int] = {}
+        at = [numbers.setdefault(comm, len(numbers)) for comm in comms.tolist()]
+        return symbols(np.array(at, np.int64), [self.text(comm) for comm in numbers], mask)
 
     def _shown(self, name: bytes, hides: Callable[[bytes], bool]) -> str:
         if name and self._names is not None and (self._always(name) or hides(name)):

@@ -61,6 +61,7 @@ _ASCII = bytes(c for c in range(0x20, 0x7F) if c not in _ALPHABET and c not in b
 _OTHER = bytes(c for c in range(1, 256) if c < 0x20 or c >= 0x7F)
 _ALL_PERMUTED, _PERMUTED = 3, 10
 _ROUNDS = 8
+_LETTERS, _LETTER_BYTES = 8, 5  # letters of base32 that stand for so many bytes
 _LEAST_PROGRAM, _MOST_PROGRAM = 8, 15  # the kernel keeps 15 bytes of a thread's name
 HIDDEN = b"+"
 """First byte of a program's pseudonym."""
@@ -175,6 +176,7 @@ class Pseudonymiser:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[bytes, bytes] = {}
+        self._directories: dict[bytes, bytes] = {}
         self._taken: set[bytes] = set()
 
     def originals(self) -> Iterable[bytes]:
@@ -183,7 +185,12 @@ class Pseudonymiser:
 
     def path(self, path: bytes) -> bytes:
         """Return the pseudonym of a path, component by component."""
-        return b"/".join([self.component(part) for part in path.split(b"/")])
+        above, slash, name = path.rpartition(b"/")
+        hidden = self._directories.get(above)
+        if hidden is None:
+            parts = [self.component(part) for part in above.split(b"/")]
+            hidden = self._directories[above] = b"/".join(parts)
+        return hidden + slash + self.component(name)
 
     def component(self, name: bytes) -> bytes:
         """Return the pseudonym of one component."""
@@ -270,6 +277,7 @@ class Pseudonymiser:
         block = 0
         while len(text) < length:
             person = attempt.to_bytes(8, "little") + block.to_bytes(8, "little")
-            text += base64.b32encode(self._digest(name, person)).lower()
+            needed = -(-(length - len(text)) // _LETTERS) * _LETTER_BYTES
+            text += base64.b32encode(self._digest(name, person)[:needed]).lower()
             block += 1
         return text[:length]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from spoolscope.tracers.effects import SHAPES, Row, Shape, apply, signed
 from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile, Process
-from spoolscope.tracers.resolve import Resolver, rows_of
+from spoolscope.tracers.resolver import Resolver, rows_of
 from spoolscope.tracers.strace.measuring import OPENS, STATS, Measuring, flags_of_open
 from spoolscope.tracers.strace.objects import DEVICE, Object
 from spoolscope.tracers.strace.records import ELSEWHERE, WORDS
