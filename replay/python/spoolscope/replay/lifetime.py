@@ -149,14 +149,14 @@ class Lifetime:
 def block_devices(mount: Path) -> list[Path]:
     """Return the block devices that a mounted filesystem lies on, as far as the mount names them.
 
-    The list is empty if the filesystem has none, or if its device is not in /sys.
+    The list is empty if the filesystem has none.
     """
     words = ["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", str(mount)]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     # A subvolume stands in brackets behind the device; of several mounts the last is on top.
     # An overlay, which has no device, is mounted over a filesystem that has one.
     devices = [Path(re.sub(r"\[.*\]$", "", name)) for name in found]
-    return [path for path in devices if _stat_of(path).is_file()][-1:]
+    return [path for path in devices if path.is_block_device()][-1:]
 
 
 @dataclass
@@ -172,7 +172,7 @@ class Counters:
     @classmethod
     def now(cls, device: Path) -> "Counters":
         """Read the counters of a device."""
-        fields = [int(word) for word in _stat_of(device).read_text().split()]
+        fields = [int(word) for word in (_in_sys(device) / "stat").read_text().split()]
         fields += [0] * (17 - len(fields))
         return cls(
             read_bytes=fields[2] * SECTOR,
@@ -188,8 +188,8 @@ class _Device:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._before = Counters.now(path)
+        self._held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def end(self) -> dict[str, int | None]:
         after, before = vars(Counters.now(self._path)), vars(self._before)
@@ -201,12 +201,14 @@ class _Device:
         os.close(self._held)
 
 
-def _stat_of(device: Path) -> Path:
-    return Path("/sys/class/block", device.resolve().name, "stat")
+def _in_sys(device: Path) -> Path:
+    # By its number: without udev a node of device-mapper has another name than in the kernel.
+    number = device.stat().st_rdev
+    return Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
 
 
 def _has_requests(device: Path) -> bool:
-    place = Path("/sys/class/block", device.resolve().name)
+    place = _in_sys(device)
     of_others = ("partition", "dm", "md")
     return not any((place / name).exists() for name in of_others)
 
