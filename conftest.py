@@ -49,8 +49,8 @@ Require = Callable[..., None]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Programs of packages that `.ci/setup test` unpacks and does not install.
-UNPACKED = Path(__file__).parent / "build/unpacked/usr/bin"
-os.environ["PATH"] = f"{os.environ['PATH']}:{UNPACKED}"
+UNPACKED = Path(__file__).parent / "build/unpacked"
+os.environ["PATH"] += "".join(f":{UNPACKED / place}" for place in ("usr/bin", "sbin"))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from spoolscope.replay.candidates import check as refuse
+from spoolscope.replay.layers import LAYERS
 from spoolscope.replay.presets import presets
 from spoolscope.replay.where import why_not_here
 from spoolscope.traces.errors import SpoolscopeError
@@ -26,8 +27,13 @@ PUBLISHED = [one for name, one in presets().items() if re.match(r"c20\d\d-", nam
 NOWHERE = [one for one in PUBLISHED if not one.kernels]
 
 
-# A further one, exported by a server: no comparison had it, but it shares the boot.
+# Further ones, exported by a server or on each of the layers: no comparison had them, but they
+# share the boot.
 SERVED = "nfs4"
+ON_LAYERS = (
+    *("ext4-lvm", "xfs-dm-thin", "ext4-dm-crypt"),
+    *("xfs-md-raid1", "ext4-md-raid5", "xfs-md-raid10"),
+)
 KERNEL = "6.1"
 
 
@@ -75,6 +81,8 @@ def test_those_of_other_kernels(tmp_path: Path, lab_machine) -> None:
     release = lab_machine(KERNEL).kernel.release
     names = [one.name for one in PUBLISHED if one.kernels and why_not_here(one)]
     assert len(names) >= 12
-    for row in replayed(tmp_path, [*names, SERVED], "--vm", KERNEL, "--repeats", "0"):
+    assert {presets()[name].layers for name in ON_LAYERS} == {(layer,) for layer in LAYERS}
+    others = [SERVED, *ON_LAYERS]
+    for row in replayed(tmp_path, [*names, *others], "--vm", KERNEL, "--repeats", "0"):
         check(row)
         assert row["kernel"] == release

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.root, pytest.mark.steady]
 SAMPLE = Path(__file__).resolve().parents[3] / "traces/samples/postfix-dovecot"
 SPOOLSCOPE = Path(sys.executable).with_name("spoolscope")
 SERVED = Path(__file__).with_name("served.py")
+LAYERED = Path(__file__).with_name("layered.py")
 NOTHING = {"running": [], "loops": "", "mounts": [], "places": []}
 ENDS_WITHIN_S = 30
 # Prints the CPU seconds of many calls by the kernel's own accounting.
@@ -44,10 +45,13 @@ ALIKE = 0.005
 
 @pytest.fixture(scope="module")
 def crashed(lab_machine, tmp_path_factory) -> tuple[list[Any], str, list[Path]]:
-    """Return what a machine printed, how it ended, and what is left: it serves NFS, then panics."""
+    """Return what a machine printed, how it ended, and what is left.
+
+    It serves NFS, makes layers of devices, then panics.
+    """
     said, place = io.BytesIO(), tmp_path_factory.mktemp("crashed")
     crash = "echo the last words >/dev/kmsg; sleep 1; echo c >/proc/sysrq-trigger"
-    words = ["sh", "-c", f'"$@"; {crash}', "sh", sys.executable, SERVED]
+    words = ["sh", "-c", f'"$1" "$2"; "$1" "$3"; {crash}', "sh", sys.executable, SERVED, LAYERED]
     with (
         pytest.raises(MachineError) as ended,
         run(lab_machine("6.1"), words, work=place, out=said),
@@ -65,7 +69,7 @@ def test_a_panic_is_told_with_the_end_of_the_console(crashed) -> None:
 
 def test_a_server_is_taken_down_in_every_way_out(crashed) -> None:
     """Check processes, mounts and loop devices of a machine that makes NFS candidates."""
-    killed, told = crashed[0]
+    killed, told, _ = crashed[0]
     assert killed["below"] == "mail"
     assert killed["running"] == ["lockd", "nfsd", "rpc.mountd", "rpc.statd", "rpcbind"]
     assert killed["places"] == ["1", "2", "nfs"]
@@ -78,6 +82,17 @@ def test_a_server_is_taken_down_in_every_way_out(crashed) -> None:
     assert told["made"]["below"] == "mail"
     assert told["made"]["mounts"][0].split()[2] == "nfs4"
     assert told["at last"] == NOTHING
+
+
+def test_layers_wait_for_a_device_in_use_and_for_nothing_else(crashed) -> None:
+    """Check attempts that the machine's own programs needed, and devices by its /sys."""
+    _, _, told = crashed[0]
+    assert told["held"] == {"ext4-lvm": 2, "ext4-dm-crypt": 2, "ext4-md-raid1": 2}
+    assert [*told["gone"]] == ["ext4-lvm", "ext4-dm-crypt"]
+    for tried, error in told["gone"].values():
+        assert tried == 1, error
+        assert error.startswith("a layer below the filesystem stays: ")
+    assert told["left"] == []
 
 
 def test_a_machine_ends_with_its_front_end(lab_machine, tmp_path) -> None:

@@ -41,6 +41,13 @@ def test_only_what_is_written_takes_room_in_the_image():
     assert grows_to(parse("ext2"), 600, Age(7, 2.0)) == 600
 
 
+def test_mirrors_and_parity_take_room_too():
+    on = ("lvm", "dm-crypt", "md-raid1", "md-raid5", "md-raid10")
+    grown = [grows_to(parse(f"ext4-{layer}"), 600, None) for layer in on]
+    assert grown == [300, 300, 600, 450, 600]
+    assert grows_to(parse("overlay-ext4"), 600, None) == 300
+
+
 def test_a_run_that_was_not_aged_says_so(script, tmp_path):
     script.call(10, 1, "mkdir", "d", mode=0o755)
     trace, target = script.write(tmp_path / "trace"), tmp_path / "target"

@@ -5,39 +5,47 @@ import pytest
 from spoolscope.replay import images, stack
 from spoolscope.traces.errors import SpoolscopeError
 
+IN_USE = "vgremove refuses: Logical volume spoolscope-1-1/spool in use."
+GONE = 'vgremove refuses: Volume group "spoolscope-1-1" not found'
+
 
 @pytest.fixture
-def busy(monkeypatch, tmp_path):
-    """Let the layer's device be in use for a number of attempts to remove it."""
+def removed(monkeypatch, tmp_path):
+    """Return ``removed(refusals)``: the commands that ran while vgremove refused so often."""
     (tmp_path / "disk").write_bytes(bytes(16 << 20))
-    left: list[int] = []
     ran: list[str] = []
 
-    def run(*command):
-        ran.append(command[0])
-        if command[0] == "vgremove" and left[0]:
-            left[0] -= 1
-            raise SpoolscopeError("vgremove failed: Logical volume in use.", remedy="wait")
-        return ""
+    def run(refusals: list[str]) -> list[str]:
+        def carried_out(commands):
+            for command in commands:
+                ran.append(command[0])
+                if command[0] == "vgremove" and refusals:
+                    raise SpoolscopeError(refusals.pop(), remedy="change the options")
+            return []
 
-    monkeypatch.setattr(images, "run", run)
-    monkeypatch.setattr(stack, "carried_out", lambda _: [])
-    monkeypatch.setattr(stack, "RETRY_S", 0.0)
-
-    def set_up(attempts: int) -> list[str]:
-        left[:] = [attempts]
+        monkeypatch.setattr(stack, "carried_out", carried_out)
         with stack.stacked(["lvm"], [tmp_path / "disk"], tmp_path, []):
-            pass
+            ran.clear()
         return ran
 
-    return set_up
+    monkeypatch.setattr(images, "run", lambda *_: "")
+    monkeypatch.setattr(stack, "RETRY_S", 0.0)
+    run.ran = ran
+    return run
 
 
-def test_a_device_that_is_still_being_closed_is_waited_for(busy):
-    assert busy(3) == ["modprobe", *["vgremove"] * 4]
+def test_a_device_that_is_still_being_closed_is_waited_for(removed):
+    assert removed([IN_USE] * 3) == ["vgremove"] * 4
 
 
-def test_one_that_stays_in_use_is_named_with_the_remedy(busy):
+def test_one_that_stays_in_use_is_named_with_the_remedy(removed):
     with pytest.raises(SpoolscopeError, match=r"stays: .*in use") as raised:
-        busy(10**6)
-    assert raised.value.remedy.startswith("once nothing uses it: vgremove --yes --force spoolscope")
+        removed([IN_USE] * 1000)
+    assert raised.value.remedy.startswith("once nothing uses it: vgremove --yes ")
+    assert len(removed.ran) == stack.RELEASE_TRIES
+
+
+def test_another_refusal_is_final(removed):
+    with pytest.raises(SpoolscopeError, match=r"stays: .*not found"):
+        removed([GONE])
+    assert removed.ran == ["vgremove"]

@@ -35,20 +35,28 @@ class Layer:
 
 # The data is thrown away: few iterations are enough, instead of seconds of them.
 _LUKS = ("--type", "luks2", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
-_NEW_LV = ("lvcreate", "--yes", "--wipesignatures", "n")
+
+
+def _lvm(program: str, *words: str) -> Command:
+    # Its monitor would be a daemon that outlives the replay, and that uses the volumes.
+    return program, "--yes", "--config", "activation/monitoring=0", *words
+
+
 _GROUP = (
-    ("pvcreate", "--yes", "{devices}"),
-    ("vgcreate", "{name}", "{devices}"),
+    _lvm("pvcreate", "{devices}"),
+    _lvm("vgcreate", "{name}", "{devices}"),
 )
-_UNGROUP = (("vgremove", "--yes", "--force", "{name}"),)
+_UNGROUP = (_lvm("vgremove", "--force", "{name}"),)
+_NEW = ("--wipesignatures", "n", "-n", "spool")
 
 
 def _md(level: str, module: str, devices: int, data: int) -> Layer:
     # Without --assume-clean the first resync would go on during the replay.
     make = ("mdadm", "--create", "/dev/md/{name}", "--run", "--assume-clean", "--metadata=1.2")
     more = ("--bitmap=internal", f"--level={level}", f"--raid-devices={devices}", "{devices}")
-    undo = (("mdadm", "--stop", "/dev/md/{name}"),)
-    return Layer("mdadm", module, ((*make, *more),), "/dev/md/{name}", undo, devices, data)
+    device = "/dev/md/{name}"
+    undo = (("mdadm", "--stop", device),)
+    return Layer("mdadm", module, ((*make, *more),), device, undo, devices, data)
 
 
 LAYERS = {
@@ -65,7 +73,7 @@ LAYERS = {
     "lvm": Layer(
         "lvm2",
         "dm_mod",
-        (*_GROUP, (*_NEW_LV, "--zero", "n", "-l", "100%FREE", "-n", "spool", "{name}")),
+        (*_GROUP, _lvm("lvcreate", *_NEW, "--zero", "n", "-l", "100%FREE", "{name}")),
         "/dev/{name}/spool",
         _UNGROUP,
     ),
@@ -74,8 +82,8 @@ LAYERS = {
         "dm_thin_pool",
         (
             *_GROUP,
-            ("lvcreate", "--yes", "--type", "thin-pool", "-l", "90%FREE", "-n", "pool", "{name}"),
-            (*_NEW_LV, "-V", "{bytes}b", "--thin", "-n", "spool", "{name}/pool"),
+            _lvm("lvcreate", "--type", "thin-pool", "-l", "90%FREE", "-n", "pool", "{name}"),
+            _lvm("lvcreate", *_NEW, "-V", "{bytes}b", "--thin", "{name}/pool"),
         ),
         "/dev/{name}/spool",
         _UNGROUP,

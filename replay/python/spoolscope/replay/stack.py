@@ -1,6 +1,7 @@
 """Layers below a filesystem: dm-crypt, LVM and md over loop devices, taken down afterwards."""
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,9 @@ THIN_PART = 0.85
 """Share of a disk for a thin volume: the pool has its own metadata, and leaves some room."""
 
 RELEASE_TRIES, RETRY_S = 50, 0.2
+
+IN_USE = re.compile(r"\bin use\b|\bbusy\b|exclusive access")
+"""Words of LVM; of cryptsetup and mdadm; of mdadm for a device that is mounted elsewhere."""
 
 _STEP = 4 << 20  # sizes of logical volumes are multiples of it
 
@@ -70,6 +74,12 @@ def share_of(layers: Sequence[str], size_bytes: int) -> int:
     return _whole(size_bytes / data / THIN_PART) + _STEP
 
 
+def written_share(layers: Sequence[str]) -> float:
+    """Return the bytes that the disks below hold for each byte of the top layer."""
+    lowest = LAYERS.get(layers[0]) if layers else None
+    return lowest.devices / lowest.data if lowest else 1.0
+
+
 def _whole(size: float) -> int:
     return int(size) // _STEP * _STEP
 
@@ -102,16 +112,20 @@ def _taken_down(commands: Sequence[Command], tries: int = RELEASE_TRIES) -> None
                 _run_when_free(command, tries)
             except SpoolscopeError as error:
                 raise SpoolscopeError(
-                    f"a layer below the filesystem stays: {error}",
+                    f"a layer below the filesystem stays: {error.message}",
                     remedy=f"once nothing uses it: {' '.join(command)}",
                 ) from error
 
 
 def _run_when_free(command: Command, tries: int) -> None:
-    """Run a command; retry, as a device may stay open for a moment after its unmount."""
+    """Run a command; retry if its device is in use, as one may be for a moment after an unmount."""
     for _ in range(tries - 1):
-        with suppress(SpoolscopeError):
-            images.run(*command)
+        try:
+            carried_out([command])
+        except SpoolscopeError as error:
+            if not IN_USE.search(error.message):
+                raise
+            time.sleep(RETRY_S)
+        else:
             return
-        time.sleep(RETRY_S)
-    images.run(*command)
+    carried_out([command])

@@ -18,6 +18,7 @@ from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.lifetime import Lifetime, block_devices
 from spoolscope.replay.modelled import Player
 from spoolscope.replay.mount_points import mount_point
+from spoolscope.replay.stack import written_share
 from spoolscope.replay.storage import Storage, on_images
 from spoolscope.traces.errors import SpoolscopeError
 
@@ -156,12 +157,14 @@ def image_bytes(content_bytes: int, names: int, age: Age | None = None) -> int:
 
 
 def grows_to(candidate: Candidate, size_bytes: int, age: Age | None) -> int:
-    """Return how many bytes of a sparse image a replay may come to use.
+    """Return how many bytes of its sparse images a replay may come to use.
 
-    The files of ageing take room without being written, except on ext2 and ext3.
+    The files of ageing take room without being written, except on ext2 and ext3. md writes each
+    byte twice, or parity beside it.
     """
     written = age is not None and candidate.fstype in ("ext2", "ext3")
-    return size_bytes if written else size_bytes // 2
+    of_filesystem = size_bytes if written else size_bytes // 2
+    return int(of_filesystem * written_share(candidate.layers))
 
 
 def check_space(work: Path, needed_bytes: int) -> None:
