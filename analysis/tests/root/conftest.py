@@ -1,11 +1,26 @@
-"""Recordings of small programs."""
+"""Recordings of small programs; programs of layers."""
 
+import shutil
 import sys
 import textwrap
 
 import pytest
 
+from spoolscope.replay.images import program_path
+from spoolscope.replay.layers import LAYERS
 from spoolscope.tracers.session import Request, record
+
+
+@pytest.fixture(scope="session")
+def require_layers(require):
+    """Return ``require_layers()``: skip, or fail, without the programs of dm-crypt, LVM and md."""
+
+    def check():
+        for layer in LAYERS.values():
+            if not shutil.which(layer.make[0][0], path=program_path()):
+                require("layers", f"no program {layer.make[0][0]}")
+
+    return check
 
 
 @pytest.fixture

@@ -77,7 +77,8 @@ def test_those_of_this_kernel(tmp_path: Path, require) -> None:
         check(row)
 
 
-def test_those_of_other_kernels(tmp_path: Path, lab_machine) -> None:
+def test_those_of_other_kernels(tmp_path: Path, lab_machine, require_layers) -> None:
+    require_layers()
     release = lab_machine(KERNEL).kernel.release
     names = [one.name for one in PUBLISHED if one.kernels and why_not_here(one)]
     assert len(names) >= 12

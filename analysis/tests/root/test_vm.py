@@ -44,11 +44,12 @@ ALIKE = 0.005
 
 
 @pytest.fixture(scope="module")
-def crashed(lab_machine, tmp_path_factory) -> tuple[list[Any], str, list[Path]]:
+def crashed(lab_machine, require_layers, tmp_path_factory) -> tuple[list[Any], str, list[Path]]:
     """Return what a machine printed, how it ended, and what is left.
 
     It serves NFS, makes layers of devices, then panics.
     """
+    require_layers()
     said, place = io.BytesIO(), tmp_path_factory.mktemp("crashed")
     crash = "echo the last words >/dev/kmsg; sleep 1; echo c >/proc/sysrq-trigger"
     words = ["sh", "-c", f'"$1" "$2"; "$1" "$3"; {crash}', "sh", sys.executable, SERVED, LAYERED]

@@ -96,13 +96,14 @@ def test_what_no_machine_can_do_is_refused_before_one_boots(
     assert not out.exists()
 
 
+@pytest.mark.parametrize(("name", "program"), [("ext4", "mkfs.ext4"), ("ext4-md-raid1", "mdadm")])
 def test_a_program_that_is_missing_here_is_missing_in_a_machine(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_unbooted([parse("ext4")], ["6.1"])
     monkeypatch.setattr("spoolscope.replay.images.program_path", lambda: "/nonexistent")
-    with pytest.raises(SpoolscopeError, match="mkfs"):
-        refuse_unbooted([parse("ext4")], ["6.1"])
+    with pytest.raises(SpoolscopeError, match=f"program {program} is missing"):
+        refuse_unbooted([parse(name)], ["6.1"])
 
 
 def test_a_candidate_names_its_kernel() -> None:

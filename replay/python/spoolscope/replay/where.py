@@ -65,6 +65,8 @@ def why_not_there(candidate: Candidate, series: str) -> Refusal | None:
             f"Debian's kernel {series} has no {candidate.fstype}",
             f"use --vm {candidate.kernels[-1]}",
         )
+    if device_layers(candidate.layers) and (why := _no_layer_program(candidate.layers)):
+        return why
     return None if kind.modules else why_no_program(candidate)  # the machine brings its own
 
 
@@ -98,6 +100,10 @@ def _no_layers(layers: tuple[str, ...], elsewhere: str) -> Refusal | None:
     if not LAB.exists():
         # A killed command would leave device-mapper tables and arrays on a production host.
         return Refusal(f"{layers[0]} is set up in a lab VM only", elsewhere)
+    return _no_layer_program(layers)
+
+
+def _no_layer_program(layers: tuple[str, ...]) -> Refusal | None:
     for name in layers:
         layer = LAYERS[name]
         program = layer.make[0][0]
