@@ -1,4 +1,4 @@
-"""Rules against stacks judged by hand: published hung tasks and recordings; unused rules."""
+"""Rules against stacks judged by hand, functions that sleep, and each other."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,12 +10,13 @@ from spoolscope.analysis.stack_rules import classify, shipped_rules, split_stack
 
 PUBLISHED = Path(__file__).with_name("hung_tasks.tsv")
 RECORDED = Path(__file__).with_name("recorded_waits.tsv")
+SLEEPERS = Path(__file__).with_name("kernel_waits.tsv")
 
 # Stacks without the right cause, with the reason.
 NOT_NAMED = {
     # A lock_page whose frame a tail call removed: folio_wait_writeback loops and keeps its own.
     "waits for writeback of the page (stable page) in a write fault",
-    # 2.6.18, without the frame of schedule(): like any other wait of a commit.
+    # Without the frame of schedule(): like any other wait of a commit.
     "journal thread: waits for running handles",
 }
 
@@ -44,6 +45,14 @@ def test_hung_tasks_are_named():
     assert {task.cause for task in tasks} <= set(CAUSES)
     wrong = [t for t in tasks if t.named() != t.cause and t.judgement not in NOT_NAMED]
     assert wrong == []
+
+
+def test_functions_in_which_tasks_sleep_are_named():
+    lines = SLEEPERS.read_text().splitlines()
+    sleepers = [line.split("\t") for line in lines if not line.startswith("#")]
+    assert len(sleepers) > 280
+    found = [(cause, classify(stack.split(" < ")), stack) for cause, _, stack in sleepers]
+    assert [f for f in found if f[1] is None or f[1].cause != f[0]] == []
 
 
 @pytest.mark.parametrize("filesystem", ["jfs", "reiserfs", "f2fs", "nilfs2", "exfat"])
