@@ -212,7 +212,9 @@ def test_nobody_knows_who_wrote_first_of_two_at_once(imported, calls) -> None:
         ("close 3 = 0\n" * 2000 + "70 close(3) = 0\n", "not the output of strace"),
         ("\x00\x01\x02\xff\n", "not the output of strace"),
         ("PK\x03\x04", "not the output of strace"),
-        ("", "no call below /spool"),
+        ("", "nothing was written"),
+        ("strace: attach: ptrace(PTRACE_SEIZE, 7): No such process\n", "a message of strace: "),
+        ("strace: Process 7 attached\nstrace: Process 7 detached\n", "a message of strace: "),
     ],
 )
 def test_other_files_and_other_options(imported, text: str, said: str) -> None:

@@ -33,3 +33,38 @@ def test_calls_with_sums_behind_them_are_imported(imported, calls) -> None:
 def test_content_with_entities_is_no_web_page(imported, calls) -> None:
     written = '[pid 7] 10:11:12.000300 write(7, "&lt;&quot;", 10) = 10 <0.000020>\n'
     assert len(calls(imported({"log": OPEN + written * 3}))) == 4
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return text as a terminal shows it, without the blanks at the ends of its rows."""
+    rows = (
+        line[at : at + width] for line in text.splitlines() for at in range(0, len(line), width)
+    )
+    return "\n".join(row.rstrip() for row in rows) + "\n"
+
+
+@pytest.mark.parametrize("width", [40, 51, 60, 63])
+def test_lines_that_a_terminal_wrapped_are_joined(imported, calls, width: int) -> None:
+    text = (OPEN + SYNC.replace("7)", "7</spool/a/of/a/long/name>)")) * 3
+    whole, wrapped = calls(imported({"log": text})), calls(imported({"log": _wrapped(text, width)}))
+    assert wrapped == whole
+    assert len(whole) == 6
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Nov 27 10:11:12 mail strace[71]: ",
+        "2026-11-27T10:11:12.123456+01:00 mail service: ",
+        "2026-11-27T10:11:12+0100 mail strace[71]: ",
+    ],
+)
+def test_what_a_log_wrote_before_lines_is_left_out(imported, calls, before: str) -> None:
+    whole, logged = (imported({"log": f"{p}{OPEN}{p}{SYNC}"}) for p in ("", before))
+    assert calls(logged) == calls(whole)
+    assert len(calls(whole)) == 2
+
+
+def test_a_damaged_line_is_not_joined_to_the_one_before(imported, calls) -> None:
+    text = OPEN + "damaged, and much shorter than the widest line\n" + SYNC
+    assert len(calls(imported({"log": text}))) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spoolscope.tracers.strace.clocks import TIME, Clock, Kind, bases
-from spoolscope.tracers.strace.pasted import refuse_other_forms
+from spoolscope.tracers.strace.pasted import Pasted, pasted, refuse_other_forms
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.files import regular
 
@@ -28,6 +28,7 @@ _SUFFIX = re.compile(r"\.(\d{1,9})$")
 _SAID = re.compile(
     r"(?:(?:strace: )?Process \d+ (?:attached|detached)|\[ Process PID=\d+ runs in .*\])\s*$"
 )
+MESSAGE = "strace: "
 Progress = Callable[[str, float | None], None]
 
 
@@ -54,11 +55,13 @@ class Form(NamedTuple):
         kind: Origin of its times.
         fine: Times have fractions of seconds.
         with_pid: Each line names its process.
+        pasted: What was done to the lines after strace wrote them.
     """
 
     kind: Kind
     fine: bool
     with_pid: bool
+    pasted: Pasted
 
 
 class Source:
@@ -78,28 +81,32 @@ class Source:
 
     def __init__(self, files: Sequence[Path], pid: int | None = None) -> None:
         self._forms = {file: form for file in files if (form := _form(file)) is not None}
-        kinds = {form.kind for form in self._forms.values()} or {Kind.UNIX}
+        if not self._forms:
+            raise _without_calls(files)
+        kinds = {form.kind for form in self._forms.values()}
         self.kind = min(kinds, key=lambda kind: kind.value)
         self.in_order = self.kind is Kind.NONE or not all(f.fine for f in self._forms.values())
         _check_order(self._forms, kinds)
         self._pids = _pids(self._forms, pid)
-        self._bases = bases({file: _stamps(file) for file in self._forms}, self.kind)
+        stamps = {file: _stamps(file, form.pasted) for file, form in self._forms.items()}
+        self._bases = bases(stamps, self.kind)
 
     def lines(self, progress: Progress) -> Iterator[Line]:
         """Yield the lines of all files."""
         total, done = sum(file.stat().st_size for file in self._forms) or 1, 0
-        for file in self._forms:
+        for file, form in self._forms.items():
             clock = Clock(self.kind, in_order=self.in_order, base_ns=self._bases[file])
-            for number, (line, size) in enumerate(_read(file, clock, self._pids[file])):
+            texts = _texts(file, form.pasted)
+            for number, (line, size) in enumerate(_read(texts, clock, self._pids[file])):
                 done += size
                 if number % 16_384 == 0:
                     progress("reading", min(done / total, 1.0))
                 yield line
 
 
-def _read(file: Path, clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
+def _read(texts: Iterator[str], clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
     ts_ns = 0
-    for text in _texts(file):
+    for text in texts:
         head = _HEAD.match(text)
         tid = int(head["pid"] or head["pid2"] or of_file) if head else of_file
         if head is None or _kind(head) is not clock.kind or not tid:
@@ -110,13 +117,13 @@ def _read(file: Path, clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
         yield Line(tid, ts_ns, head["comm"], rest), len(text)
 
 
-def _texts(file: Path) -> Iterator[str]:
+def _texts(file: Path, done: Pasted) -> Iterator[str]:
     """Yield lines that are not empty, one character per byte, without messages of strace itself.
 
     A line that is too long is cut: only its first part is returned.
     """
     held = ""
-    for text in _pieces(file):
+    for text in done.undone(_pieces(file), _begins):
         if "Process " in text and (said := _SAID.search(text)):
             held += text[: said.start()]
         elif not text.isspace():
@@ -134,6 +141,11 @@ def _pieces(file: Path) -> Iterator[str]:
                 text = source.readline(LONGEST)
 
 
+def _begins(text: str) -> bool:
+    """Return whether a line is the beginning of one of strace's, or a message of it."""
+    return _HEAD.match(text) is not None or text.startswith(MESSAGE)
+
+
 def _kind(head: "re.Match[str]") -> Kind:
     return next((kind for kind in Kind if kind is not Kind.NONE and head[kind.value]), Kind.NONE)
 
@@ -142,23 +154,36 @@ def _stamp(head: "re.Match[str]") -> str | None:
     return head["unix"] or head["day"] or head["relative"]
 
 
-def _stamps(file: Path) -> Iterator[str]:
+def _stamps(file: Path, done: Pasted) -> Iterator[str]:
     """Yield the times of a file."""
-    heads = (_HEAD.match(text) for text in _texts(file))
+    heads = (_HEAD.match(text) for text in _texts(file, done))
     return (stamp for head in heads if head and (stamp := _stamp(head)))
 
 
 def _form(file: Path) -> Form | None:
     """Return the form of a file's lines, by the first line of strace; None if it is empty."""
-    texts = [text[:_BEGINNING] for text in islice(_texts(file), LOOKED_AT)]
+    first = [text[:_BEGINNING] for text in islice(_pieces(file), LOOKED_AT)]
+    done = pasted(first, _begins)
+    texts = [text[:_BEGINNING] for text in islice(_texts(file, done), LOOKED_AT)]
     refuse_other_forms(str(file), texts, OPTIONS)
     for text in texts:
         if head := _HEAD.match(text):
             stamp = _stamp(head) or ""
-            return Form(_kind(head), "." in stamp, bool(head["pid"] or head["pid2"]))
-    if not texts:
+            return Form(_kind(head), "." in stamp, bool(head["pid"] or head["pid2"]), done)
+    if all(text.startswith(MESSAGE) for text in texts):
         return None
     raise SpoolscopeError(f"{file} is not the output of strace", remedy=f"use '{OPTIONS}'")
+
+
+def _without_calls(files: Sequence[Path]) -> SpoolscopeError:
+    """Return the error that no file has a line: all are empty, or have messages of strace only."""
+    where = str(files[0]) if len(files) == 1 else "these files"
+    texts = (text.strip() for file in files for text in islice(_pieces(file), LOOKED_AT))
+    said = next(filter(None, texts), "")
+    why = f"only a message of strace: {said[:_BEGINNING]}" if said else "nothing was written"
+    return SpoolscopeError(
+        f"no call in {where}, {why}", remedy=f"use '{OPTIONS}' as root, while the program works"
+    )
 
 
 def _check_order(forms: dict[Path, Form], kinds: set[Kind]) -> None:

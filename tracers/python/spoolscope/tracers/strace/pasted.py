@@ -1,7 +1,8 @@
-"""Text that holds strace's output in another form: sums, web pages, mails."""
+"""Text that holds strace's output in another form: sums, web pages, mails, logs, terminals."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from spoolscope.traces.errors import SpoolscopeError
 
@@ -10,6 +11,13 @@ _RESULT = re.compile(r"\) += (?:-?\d|\?|0x)")
 _ENTITY = re.compile(r"&(?:quot|lt|gt|amp|#0?39|#34);")
 _QUOTED = re.compile(r"(?:> ?)+\s*(?:\[pid|\d+ |\w+\(|<\.\.\. )")
 _ENCODED = re.compile(r"\) +=3D [-\d?]")
+# What syslog and the journal write before a message: its time, the host, the program.
+_LOGGED = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
+    r"\S+ [^\s:\[\]]+(?:\[\d+\])?: "
+)
+_NARROWEST, _WIDEST = 40, 1000
+"""Columns of terminals; shorter and longer lines that others follow are damaged, not wrapped."""
 _UNESCAPE = "python3 -c 'import html, sys; print(html.unescape(sys.stdin.read()))'"
 
 
@@ -38,3 +46,70 @@ def refuse_other_forms(name: str, texts: Sequence[str], options: str) -> None:
     else:
         return
     raise SpoolscopeError(f"{name} {why}", remedy=remedy)
+
+
+class Pasted(NamedTuple):
+    """What was done to the lines of a file after strace wrote them.
+
+    Attributes:
+        logged: A log wrote its own time and program before each of them.
+        width: Width of the terminal that wrapped them, in columns; 0 if they are whole.
+    """
+
+    logged: bool = False
+    width: int = 0
+
+    def undone(self, texts: Iterable[str], begins: Callable[[str], bool]) -> Iterator[str]:
+        """Yield lines as strace wrote them.
+
+        Args:
+            texts: Lines of the file, with their ends.
+            begins: Returns whether a line is the beginning of one of strace's.
+        """
+        lines = map(_without_log, texts) if self.logged else texts
+        return _joined(lines, self.width, begins) if self.width else iter(lines)
+
+
+def pasted(texts: Sequence[str], begins: Callable[[str], bool]) -> Pasted:
+    """Return what was done to a file, judged by its first lines.
+
+    Args:
+        texts: These lines, with their ends.
+        begins: Returns whether a line is the beginning of one of strace's.
+    """
+    logged = sum(1 for text in texts if _LOGGED.match(text))
+    if 2 * logged > len(texts):
+        return Pasted(logged=True)
+    return Pasted(width=_width(texts, begins))
+
+
+def _width(texts: Sequence[str], begins: Callable[[str], bool]) -> int:
+    """Return at which column a terminal wrapped the lines, 0 if none did.
+
+    Each line that continues another then follows one of the longest; a blank at the end of a line
+    is lost when it is copied.
+    """
+    lengths = [len(text.rstrip("\r\n")) for text in texts]
+    width = max(lengths, default=0)
+    rest = [at for at, text in enumerate(texts) if at and text.strip() and not begins(text)]
+    wrapped = rest and all(lengths[at - 1] in (width - 1, width) for at in rest)
+    return width if wrapped and _NARROWEST <= width <= _WIDEST and begins(texts[0]) else 0
+
+
+def _joined(texts: Iterable[str], width: int, begins: Callable[[str], bool]) -> Iterator[str]:
+    held, last = "", 0
+    for text in texts:
+        if held and last in (width - 1, width) and not begins(text):
+            held = held.rstrip("\r\n") + " " * (width - last) + text
+        else:
+            if held:
+                yield held
+            held = text
+        last = len(text.rstrip("\r\n"))
+    if held:
+        yield held
+
+
+def _without_log(text: str) -> str:
+    found = _LOGGED.match(text)
+    return text[found.end() :] if found else text
