@@ -50,6 +50,21 @@ def test_sums(disks):
     assert next(one.comm for one in found.submitters) == "<b>writer"
 
 
+@pytest.mark.parametrize(
+    ("unread", "said"),
+    [
+        (0, "No cache flush was asked for."),
+        (1234, "No cache flush was seen; 1,234 lines could not be read."),
+    ],
+)
+def test_no_flush_is_not_said_of_lines_that_could_not_be_read(builder, unread: int, said: str):
+    builder.block_io(0, MS, MS)
+    builder.rows["block_stages"] = [{"ts_ns": 0, "c_ns": 1}]
+    facts = {"from": "ftrace", "events": 5, "whole": True, "lost": 0, "not_understood": unread}
+    explained = run("explain", builder.write(imported=facts)).stdout
+    assert said in " ".join(explained.split())
+
+
 def test_explain_and_info_say_what_is_told_and_what_is_not(disks):
     for verb in ("explain", "info"):
         result = run(verb, disks)

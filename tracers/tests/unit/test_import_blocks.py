@@ -41,6 +41,10 @@ POINTS = """\
               dd-42      (     40) [001] d..2. 46669.664866: sched_switch: prev_comm=dd
           <idle>-0       [000] d.s1. 46669.665865: block_rq_complete: 254,0 RA () 800 + 48 be,0,4 [0]
 """  # noqa: E501
+FLUSH = """\
+    kworker/1:1H-88      [001] ..... 46669.540000: block_rq_issue: 8,0 FF 0 () 0 + 0 none,0,0 [kworker/1:1H]
+          <idle>-0       [001] d.h1. 46669.541000: block_rq_complete: 8,0 FF () 18446744073709551615 + 0 none,0,0 [0]
+"""  # noqa: E501
 
 
 def imported(tmp_path, form, *files, hiding=None):
@@ -142,6 +146,21 @@ def test_text_of_tracepoints_leaves_other_events_out(tmp_path):
         "read", 24_576, 3_000, 1_000_000,
     ]  # fmt: skip
     assert trace.meta["imported"]["other_lines"] == 1
+
+
+def test_a_flush_whose_end_names_no_sector(tmp_path):
+    trace = imported(tmp_path, "ftrace", written(tmp_path, FLUSH))
+    (row,) = trace.table("block_ios").to_pylist()
+    assert [row[name] for name in ("op", "sector", "bytes", "device_ns")] == [
+        "flush", 0, 0, 1_000_000,
+    ]  # fmt: skip
+    assert trace.meta["imported"]["not_understood"] == 0
+
+
+def test_a_request_with_data_but_without_a_sector_is_not_understood(tmp_path):
+    text = FLUSH + FLUSH.splitlines()[1].replace("+ 0", "+ 8") + "\n"
+    trace = imported(tmp_path, "ftrace", written(tmp_path, text))
+    assert trace.meta["imported"]["not_understood"] == 1
 
 
 def test_lines_that_are_nothing_are_counted(tmp_path):

@@ -184,7 +184,9 @@ class DiskTrace:
         asked = sum(kind.preflush + kind.fua for kind in self.kinds)
         flushes = sum(kind.n for kind in self.kinds if kind.op == "flush")
         if not asked and not flushes:
-            return ["No cache flush was asked for."]
+            unread = int(self.imported.get("not_understood", 0))
+            also = f"; {count(unread)} lines could not be read" if unread else ""
+            return [f"No cache flush was {'seen' if unread else 'asked for'}{also}."]
         ns = sum(kind.n * kind.device.mean for kind in self.kinds if kind.op == "flush")
         return [
             f"Cache flushes: {count(flushes)}, {duration(ns)} in sum; requests that ask for one "

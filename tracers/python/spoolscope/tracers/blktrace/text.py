@@ -55,6 +55,8 @@ _SUMMARY = re.compile(
 
 _MOST_SECTORS, _MOST_NS = 1 << 53, 1 << 61
 """No disk is larger and no clock is later: a line with larger values is damaged."""
+_NOWHERE = (1 << 64) - 1
+"""Sector that block_rq_complete prints for a cache flush, which has none."""
 
 
 @dataclass
@@ -185,10 +187,12 @@ def _place(action: str, rest: str) -> tuple[int, int, str, bytes] | None:
         found = _UNPLUG.fullmatch(rest)
         return (0, 0, found[1], b"") if found else None
     if found := _RANGE.fullmatch(rest):
-        return int(found[1]), int(found[2]), found[3], b""
-    if found := _EMPTY.fullmatch(rest):
-        return int(found[1] or 0), 0, found[2], b""
-    return None
+        sector, sectors, said = int(found[1]), int(found[2]), found[3]
+    elif found := _EMPTY.fullmatch(rest):
+        sector, sectors, said = int(found[1] or 0), 0, found[2]
+    else:
+        return None
+    return 0 if sector == _NOWHERE and not sectors else sector, sectors, said, b""
 
 
 def category(rwbs: str) -> int:
