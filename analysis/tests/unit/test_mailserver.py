@@ -5,7 +5,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from spoolscope.cli.mailserver import command
 from spoolscope.lab.mailserver import packages
 from spoolscope.lab.mailserver.loading import _spoken
 from spoolscope.lab.mailserver.outcome import outcome
@@ -62,6 +64,14 @@ def test_a_format_that_a_server_does_not_know_is_named_with_those_it_does() -> N
         setup_of("dovecot", "mh", 3)
     assert error.value.exit_code == 2
     assert "maildir or sdbox or mdbox or mbox" in error.value.remedy
+
+
+def test_what_a_machine_cannot_reach_is_refused() -> None:
+    words = ["--server", "dovecot", "--on", "xfs", "--vm", "6.1", "--device", "/dev/sdx"]
+    result = CliRunner().invoke(command, words, standalone_mode=False)
+    assert isinstance(result.exception, SpoolscopeError)
+    wanted = "/dev/sdx is on this machine" if os.geteuid() == 0 else "the lab mounts"
+    assert wanted in result.exception.message
 
 
 def test_smtp_takes_the_share_of_lmtp_where_that_is_not_spoken() -> None:

@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from spoolscope.analysis.stats import Estimate
-from spoolscope.cli.workload import _words, command
+from spoolscope.cli.elsewhere import words_of
+from spoolscope.cli.mailserver import command as mailserver
+from spoolscope.cli.workload import command
 from spoolscope.lab.vm.running import SCRATCH
 from spoolscope.lab.workloads.catalog import WORKLOADS, Workload, workload
 from spoolscope.lab.workloads.daemons import figures_of
@@ -251,10 +253,27 @@ def test_one_runs_in_a_directory_and_leaves_nothing_in_it(tmp_path):
 def test_the_command_in_a_machine_is_the_one_that_was_given(tmp_path):
     given = ["fsbench", "--on", "c2008-jfs", "--on", "ext4[-J size=64; data=journal]", "--scale"]
     given += ["0.005", "--rounds", "3", "--seed", "7", "--format", "mbox", "--record", "--json"]
-    asked = command.make_context("workload", [*given, "--vm", "6.1"]).params
-    inside = command.make_context("workload", _words(asked, tmp_path)).params
-    changed = {"vm": None, "work": SCRATCH, "output": tmp_path}
-    assert inside == asked | changed
+    assert_same_inside(command, "workload", given, tmp_path)
+    given = ["--server", "exim", "--on", "jfs", "--rate", "max", "--beside", "cp -r a b"]
+    given += ["--package", "rsync", "--package", "borgbackup", "--elsewhere", "--keep-names"]
+    assert_same_inside(mailserver, "mailserver", given, tmp_path)
+    given = ["--server", "exim", "--on", "jfs", "--rate", "0.01", "--think", "0.000001", "-q"]
+    assert_same_inside(mailserver, "mailserver", given, tmp_path)
+
+
+def assert_same_inside(verb, name, given, output):
+    outside = [*given, "--vm", "6.1", "--memory", "3000", "--icount", "--force", "--work", "/w"]
+    context = verb.make_context(name, outside)
+    with context:
+        words = words_of(context, context.params, output)
+    assert words[:2] == ["lab", name]
+    inside = verb.make_context(name, words[2:]).params
+    of_machine = {"vm": None, "memory_mib": 2048, "icount": False, "force": False}
+    assert inside == context.params | of_machine | {"work": SCRATCH, "output": output}
+
+
+def test_clocks_of_instructions_are_those_of_machines():
+    assert "add --vm 6.1" in said_of("fsbench", "--on", "ext4", "--scale", "1", "--icount")
 
 
 def test_a_directory_of_this_machine_is_not_taken_into_another(tmp_path):

@@ -94,14 +94,19 @@ def _what(one: Unfinished) -> str:
         case "recording" | "series":
             return f"the capture, with names as they are, of a recording to {one.output}"
         case "replay":
-            made = ", ".join(("the plan and images", *(f"what is on {at}" for at in one.devices)))
+            made = _with_devices("the plan and images", one)
             return f"{made}, perhaps mounted, of a replay to {one.output}"
         case "lab":
-            return "the image, perhaps mounted, of an experiment of the lab"
+            made = _with_devices("the image", one)
+            return f"{made}, perhaps mounted, of an experiment of the lab"
         case "output":
             return f"the begin of {one.output}, which never became whole"
         case "replaced":
             return f"the {one.output} that was to be replaced"
+
+
+def _with_devices(files: str, one: Unfinished) -> str:
+    return ", ".join((files, *(f"what is on {at}" for at in one.devices)))
 
 
 def _ways(one: Unfinished) -> list[tuple[str, str]]:

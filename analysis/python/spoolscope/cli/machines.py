@@ -22,7 +22,6 @@ from spoolscope.cli.vm import (
     machine_of,
     memory_option,
     tell_of_accelerator,
-    telling_of_console,
 )
 from spoolscope.lab.vm import zfs
 from spoolscope.lab.vm.kernels import SERIES
@@ -67,24 +66,41 @@ def of_kernels(options: Mapping[str, Any]) -> list[str]:
                 f"{name}@{series} names results and no candidate", f"use --on {name} --vm {series}"
             )
     if not options["vm"]:
-        if options["icount"]:
-            raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
+        refuse_icount(options)
         return candidates
     if options["icount"] and options["no_record"]:
         raise _wrong(
             "--icount makes CPU times exact, which only a recording has", "leave out --no-record"
         )
-    places = [name for name in candidates if name.startswith("dir:")]
-    disks = [options["device"], options["journal_device"]]
-    for place in (*places, *(str(disk) for disk in disks if disk)):
-        raise _wrong(
-            f"{place} is on this machine, where a machine of --vm cannot reach it",
-            "leave out --vm, or use images, such as --on ext4",
-        )
+    refuse_outside([name for name in candidates if name.startswith("dir:")], options)
     kernels = list(dict.fromkeys(options["vm"]))
     if len(kernels) < 2:
         return candidates
     return [f"{name}@{kernel}" for name in candidates for kernel in kernels]
+
+
+def refuse_icount(options: Mapping[str, Any]) -> None:
+    """Refuse --icount where no machine is booted.
+
+    Raises:
+        SpoolscopeError: it is given.
+    """
+    if options["icount"]:
+        raise _wrong("--icount counts the instructions of a machine", "add --vm 6.1")
+
+
+def refuse_outside(directories: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Refuse directories and devices of this machine for a command that runs in another.
+
+    Raises:
+        SpoolscopeError: there is one.
+    """
+    disks = [options.get("device"), options.get("journal_device")]
+    for place in (*directories, *(str(disk) for disk in disks if disk)):
+        raise _wrong(
+            f"{place} is on this machine, where a machine of --vm cannot reach it",
+            "leave out --vm, or use images, such as --on ext4",
+        )
 
 
 def refuse_unbooted(chosen: Sequence[Candidate], kernels: Sequence[str]) -> None:
@@ -172,7 +188,6 @@ def _in_machine(
     inside = out.absolute()
     runs, about = [slot.name for slot in block], list(ABOUT)
     with (
-        telling_of_console(),
         Lines(heard.line) as output_lines,
         Lines(partial(say, err=True)) as complained,
         run(

@@ -9,6 +9,8 @@ import click
 
 from spoolscope.cli import limits
 from spoolscope.cli.candidates import candidates_option, names_beginning
+from spoolscope.cli.devices import asked_devices, device_options
+from spoolscope.cli.elsewhere import is_elsewhere, machine_options, run_elsewhere
 from spoolscope.cli.names import warn_of_book
 from spoolscope.cli.output import (
     claim_output,
@@ -36,6 +38,9 @@ Examples:
   sudo spoolscope lab mailserver --server dovecot --on ext4 -o backup.trace \\
     --package rsync --beside 'rsync -a /run/spool/mail/ /tmp/copy'
   sudo spoolscope lab mailserver --server cyrus --on btrfs --users 300 -o c.trace
+  sudo spoolscope lab mailserver --server dovecot --on jfs --vm 6.1 --rate 2 -o j.trace
+  sudo spoolscope lab mailserver --server dovecot --on xfs --device /dev/sdx \\
+    --format-device /dev/sdx -o x.trace
 """
 AS_IT_GOES = "max"
 BUSY = 0.8
@@ -117,6 +122,8 @@ class Rate(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option(
     "--elsewhere", is_flag=True, help="Mail and queue lie in memory: only --beside uses --on."
 )
+@device_options
+@machine_options
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [of -o].")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Trace to record.")
 @click.option("--keep-names", is_flag=True, help="Do not pseudonymise file names.")
@@ -137,13 +144,15 @@ def command(**options: Any) -> int:
     """
     if os.geteuid() != 0:
         raise SpoolscopeError("the lab mounts filesystems", remedy="run with sudo")
-    output = options["output"]
+    output, asked = options["output"], _asked(options)
+    if is_elsewhere([asked.candidate], options):
+        return _elsewhere(asked, options)
     claimed = claim_output(output, force=options["force"]) if output else nullcontext()
     with claimed, progress(quiet=options["quiet"]) as show:
         from spoolscope.lab.mailserver.experiment import run
 
         try:
-            done = run(_asked(options), show)
+            done = run(asked, show)
         except KeyboardInterrupt:
             if output and output.exists():
                 warn(f"interrupted: {output} holds what came before")
@@ -168,6 +177,15 @@ def command(**options: Any) -> int:
             wrote(output, f"spoolscope explain {output}")
     wrong = done.outcome.failed or done.outcome.left or done.outcome.beside_status
     return 0 if complete and not wrong else INCOMPLETE
+
+
+def _elsewhere(asked: Any, options: dict[str, Any]) -> int:
+    """Run the command in a machine, for which packages are fetched here: it has no network."""
+    from spoolscope.lab.mailserver.experiment import fetched
+
+    with progress(quiet=options["quiet"]) as show:
+        fetched(asked, show)
+    return run_elsewhere(options, options["output"])
 
 
 def _asked(options: dict[str, Any]) -> Any:
@@ -198,6 +216,7 @@ def _asked(options: dict[str, Any]) -> Any:
         beside=options["beside"],
         packages=options["packages"],
         elsewhere=options["elsewhere"],
+        devices=asked_devices(options),
     )
 
 

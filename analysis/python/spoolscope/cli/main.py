@@ -156,6 +156,8 @@ def _run(arguments: list[str] | None) -> int:
         result: Any = group.main(args=arguments, prog_name="spoolscope", standalone_mode=False)
         sys.stdout.flush()
     except SpoolscopeError as error:
+        if error.said:
+            say(*error.said, err=True)
         return _fail(error.message, error.remedy, error.exit_code)
     except click.ClickException as error:
         return _usage(error)

@@ -3,8 +3,6 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -15,7 +13,7 @@ from spoolscope.cli.printing import say
 from spoolscope.lab.vm import kernels, zfs
 from spoolscope.lab.vm.machine import Machine
 from spoolscope.lab.vm.results import Ended
-from spoolscope.lab.vm.running import MachineError, run
+from spoolscope.lab.vm.running import run
 from spoolscope.replay import images
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
@@ -33,9 +31,8 @@ EPILOG = """\b
 Examples:
   sudo spoolscope lab vm
   sudo spoolscope lab vm --kernel 6.12 -- sh -c 'modprobe jfs && grep jfs /proc/filesystems'
-  sudo spoolscope lab vm --memory 3072 --bring jfs.trace -- \\
-      spoolscope lab mailserver --server dovecot --on jfs --rate 2 \\
-      --work /run/spoolscope-vm/scratch -o jfs.trace
+  sudo spoolscope lab vm --disk old.img --bring check.txt -- \\
+      sh -c 'jfs_fsck -n /dev/vda > check.txt'
 """
 
 memory_option = click.option(
@@ -116,17 +113,14 @@ def command(
     with progress(quiet=quiet) as show:
         machine = machine_of(series, memory_mib, show, cpus=cpus, icount=icount)
     tell_of_accelerator(machine, quiet=quiet)
-    with (
-        telling_of_console(),
-        run(
-            machine,
-            words or _shell(),
-            back=list(wanted.values()),
-            disks=disks,
-            environment=environment(machine),
-            terminal=not words,
-        ) as ended,
-    ):
+    with run(
+        machine,
+        words or _shell(),
+        back=list(wanted.values()),
+        disks=disks,
+        environment=environment(machine),
+        terminal=not words,
+    ) as ended:
         for path, inside in wanted.items():
             if not ended.bring(inside, path):
                 warn(f"{path} was not written in the machine")
@@ -174,16 +168,6 @@ def tell_of_accelerator(machine: Machine, *, quiet: bool) -> None:
     """Warn that the times of an emulated machine are not those of hardware."""
     if machine.accelerator != "kvm" and not quiet:
         warn(COUNTED if machine.icount else EMULATED)
-
-
-@contextmanager
-def telling_of_console() -> Iterator[None]:
-    """Print the end of a machine's console if it dies."""
-    try:
-        yield
-    except MachineError as error:
-        say(*(f"console: {line}" for line in error.console), err=True)
-        raise
 
 
 def end_if_interrupted(ended: Ended) -> None:

@@ -1,6 +1,5 @@
 """The verb lab workload."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ import click
 
 from spoolscope.cli import limits
 from spoolscope.cli.candidates import candidates_option, names_beginning
+from spoolscope.cli.elsewhere import is_elsewhere, machine_options, run_elsewhere
 from spoolscope.cli.output import (
     claim_output,
     emit_json,
     force_option,
-    form_asked,
     json_option,
     progress,
     quiet_option,
@@ -21,19 +20,10 @@ from spoolscope.cli.output import (
 )
 from spoolscope.cli.printing import say
 from spoolscope.cli.replay_recorder import replay_recorder
-from spoolscope.cli.vm import (
-    end_if_interrupted,
-    environment,
-    icount_option,
-    machine_of,
-    memory_option,
-    tell_of_accelerator,
-    telling_of_console,
-)
 from spoolscope.lab.slowdisk import SlowDisk
-from spoolscope.lab.vm.running import SCRATCH, run
 from spoolscope.lab.workloads import results as files
 from spoolscope.lab.workloads.catalog import FORMATS, WORKLOADS, Workload, workload
+from spoolscope.lab.workloads.daemons import fetched
 from spoolscope.lab.workloads.judging import Results
 from spoolscope.lab.workloads.running import Asked, run_all
 from spoolscope.lab.workloads.text import lines
@@ -101,13 +91,7 @@ MOST_ROUNDS = 1000
     help="Play the times of a kind of disk, from the first step on.",
 )
 @click.option("--record", is_flag=True, help="Record each step: explain gives the causes.")
-@click.option(
-    "--vm",
-    metavar="KERNEL",
-    help="Do all of it in a machine with this Debian kernel: 6.1 has jfs and reiserfs.",
-)
-@icount_option
-@memory_option
+@machine_options
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Directory to write [NAME.workload]."
@@ -127,8 +111,11 @@ def command(**options: Any) -> int:
     """
     chosen = workload(options["name"])
     asked = _asked(chosen, options)
-    if options["vm"]:
-        return _in_machine(asked, options)
+    if is_elsewhere(asked.candidates, options):
+        if chosen.server:  # a machine has no network
+            with progress(quiet=options["quiet"]) as show:
+                fetched(chosen.server, asked.format, show)
+        return run_elsewhere(options, asked.out)
     names = [on_model(one, asked.device_model).name for one in asked.candidates]
     reference = options["reference"] or names[0]
     if reference not in names:
@@ -157,60 +144,6 @@ def command(**options: Any) -> int:
     return 0
 
 
-def _in_machine(asked: Asked, options: dict[str, Any]) -> int:
-    """Run the same command in a machine, and fetch its results."""
-    if places := [one.name for one in asked.candidates if one.directory]:
-        raise SpoolscopeError(
-            f"{places[0]} is on this machine, where a machine of --vm cannot reach it",
-            remedy="leave out --vm, or use images, such as --on ext4",
-            exit_code=USAGE,
-        )
-    out, quiet = asked.out.absolute(), options["quiet"]
-    with progress(quiet=quiet) as show:
-        machine = machine_of(options["vm"], options["memory_mib"], show, icount=options["icount"])
-    tell_of_accelerator(machine, quiet=quiet)
-    with (
-        claim_output(asked.out, force=options["force"]),
-        telling_of_console(),
-        run(
-            machine,
-            [sys.executable, "-m", "spoolscope.cli.main", "lab", "workload", *_words(options, out)],
-            back=[out],
-            work=options["work"],
-            environment=environment(machine),
-        ) as ended,
-    ):
-        ended.bring(out, asked.out)
-    end_if_interrupted(ended)
-    return ended.status
-
-
-def _words(options: dict[str, Any], out: Path) -> list[str]:
-    """Return the words of the command that is run in a machine."""
-    many = {"--on": options["candidates"], "--candidates": options["candidate_files"]}
-    one = {
-        "--scale": f"{options['scale']:.9f}",
-        "--rounds": options["rounds"],
-        "--seed": options["seed"],
-        "--reference": options["reference"],
-        "--format": options["format_"],
-        "--device-model": options["device_model"],
-        "--work": SCRATCH,
-        "-o": out,
-    }
-    flags = {
-        "--record": options["record"],
-        "-q": options["quiet"],
-        f"--{form_asked()}": options["as_json"],
-    }
-    return [
-        options["name"],
-        *(str(word) for name, values in many.items() for value in values for word in (name, value)),
-        *(str(word) for name, value in one.items() if value is not None for word in (name, value)),
-        *(name for name, is_set in flags.items() if is_set),
-    ]
-
-
 def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
     if not options["candidates"]:
         raise SpoolscopeError(
@@ -235,7 +168,7 @@ def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
         format=format_,
         work=options["work"],
         device_model=options["device_model"] or "",
-        recorder=replay_recorder(servers=chosen.servers) if recorded else None,
+        recorder=replay_recorder(servers=bool(chosen.server)) if recorded else None,
         player=_play,
     )
 

@@ -120,13 +120,20 @@ class Disks:
                 )
             _check_size(self.journal, max(one.journal for one in apart), "its journal")
 
-    def check_room(self, needed_bytes: int) -> None:
+    def check_room(
+        self, needed_bytes: int, what: str = "this replay", smaller: str = "replay a part: --slice"
+    ) -> None:
         """Make sure that the device is large enough.
+
+        Args:
+            needed_bytes: Room that is needed.
+            what: What needs it.
+            smaller: How it would need less.
 
         Raises:
             SpoolscopeError: it is not.
         """
-        _check_size(self.main, needed_bytes, "this replay")
+        _check_size(self.main, needed_bytes, what, f"give a larger one, or {smaller}")
 
     @contextmanager
     def fresh(self, candidate: Candidate) -> Iterator[Storage]:
@@ -184,7 +191,7 @@ def given(asked: Asked) -> Disks | None:
     wanted = [path for path in (asked.device, asked.journal) if path is not None]
     if asked.device is None:
         if wanted or asked.formatted or asked.overwritten:
-            raise refused("no device is given to replay on", "add --device PATH")
+            raise refused("no device is given for filesystems", "add --device PATH")
         return None
     devices = [Device.at(path) for path in wanted]
     formatted = {Device.at(path).number for path in asked.formatted}
@@ -202,10 +209,12 @@ def given(asked: Asked) -> Disks | None:
     return Disks(devices[0], devices[1] if len(devices) > 1 else None, asked.overwritten)
 
 
-def _check_size(device: Device, needed_bytes: int, what: str) -> None:
+def _check_size(
+    device: Device, needed_bytes: int, what: str, remedy: str = "give a larger one"
+) -> None:
     if device.size_bytes < needed_bytes:
         raise refused(
             f"device {device.path} has {device.size_bytes // MIB} MiB, but "
             f"{what} needs {-(-needed_bytes // MIB)} MiB",
-            "give a larger one, or replay a part: --slice",
+            remedy,
         )

@@ -1,5 +1,7 @@
 """The error that is shown to users, and exit codes."""
 
+from collections.abc import Sequence
+
 ERROR = 1
 USAGE = 2
 INCOMPLETE = 3
@@ -16,10 +18,14 @@ class SpoolscopeError(Exception):
         message: What is wrong, naming the file, option or program.
         remedy: The flag or command that mends it.
         exit_code: 1 for an error, 2 for wrong usage.
+        said: Last lines of another program that failed, printed above the error.
     """
 
-    def __init__(self, message: str, *, remedy: str, exit_code: int = ERROR) -> None:
+    def __init__(
+        self, message: str, *, remedy: str, exit_code: int = ERROR, said: Sequence[str] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
         self.exit_code = exit_code
+        self.said = tuple(said)

@@ -1,6 +1,6 @@
 """One server on one candidate: fill, load, record, remove."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from spoolscope.lab.mailserver.setup import Setup, elsewhere
 from spoolscope.lab.slowdisk import SlowDisk
 from spoolscope.replay.candidate import Candidate
 from spoolscope.replay.candidates import check
+from spoolscope.replay.disks import Asked as Devices
+from spoolscope.replay.disks import Disks, given
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.modelled import on_model
 from spoolscope.replay.mount_points import enter_private_mounts
@@ -48,6 +50,7 @@ class Asked:
         beside: A shell command that runs beside the server; the load ends after it, too.
         packages: Packages that the command needs.
         elsewhere: Mail and queue are in memory: only the command uses the candidate.
+        devices: Block devices for the candidate, instead of an image.
     """
 
     server: str
@@ -62,6 +65,7 @@ class Asked:
     beside: str | None = None
     packages: tuple[str, ...] = ()
     elsewhere: bool = False
+    devices: Devices = field(default_factory=Devices)
 
 
 @dataclass(frozen=True)
@@ -104,23 +108,20 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
             not start, the load or the recorder failed.
         KeyboardInterrupt: a signal ended it.
     """
-    setup, form = setup_of(asked.server, asked.form, asked.users)
-    setup = replace(setup, packages=(*setup.packages, *asked.packages))
-    setup = elsewhere(setup) if asked.elsewhere else setup
+    setup, form = _setup(asked)
     candidate = on_model(asked.candidate, "")
     _check_here(candidate)
     check(candidate, {})
     output = asked.request.output if asked.request else asked.work / "load"
     check_places([candidate], output, asked.work)
-    size = _image_bytes(asked)
-    if candidate.directory is None:
-        check_space(asked.work, grows_to(candidate, size, None))
-    root = unpacked(setup.packages, progress)
+    disks, size = given(asked.devices), _image_bytes(asked)
+    _check_room(candidate, asked.work, size, disks)
+    root = fetched(asked, progress)
     places = [asked.work, output, *([candidate.directory] if candidate.directory else [])]
     enter_private_mounts(places)
-    with ending_on_signals(), scratch(asked.work, output, kind="lab") as place:
+    with ending_on_signals(), scratch(asked.work, output, disks, kind="lab") as place:
         progress(f"making {candidate.name}", None)
-        with prepared(candidate, place, size, player=_play) as target:
+        with prepared(candidate, place, size, player=_play, devices=disks) as target:
             if not asked.elsewhere:
                 _fill(asked, setup, root, target, progress)
             with running(setup, root, target.mount) as server:
@@ -131,20 +132,44 @@ def run(asked: Asked, progress: Progress = unseen) -> Done:
             return Done(asked, form, target.options, outcome, recorded)
 
 
+def fetched(asked: Asked, progress: Progress = unseen) -> Path:
+    """Return the directory with the unpacked packages of an experiment, fetched if need be.
+
+    Raises:
+        SpoolscopeError: a package is missing or cannot be fetched.
+    """
+    return unpacked(_setup(asked)[0].packages, progress)
+
+
+def _setup(asked: Asked) -> tuple[Setup, str]:
+    """Return the server's setup, with all packages, and its format of mailboxes."""
+    setup, form = setup_of(asked.server, asked.form, asked.users)
+    setup = replace(setup, packages=(*setup.packages, *asked.packages))
+    return elsewhere(setup) if asked.elsewhere else setup, form
+
+
+def _check_room(candidate: Candidate, work: Path, size_bytes: int, disks: Disks | None) -> None:
+    if disks is not None:
+        disks.check_candidates([candidate])
+        room = max(size_bytes, candidate.smallest)
+        disks.check_room(room, "this load", "fewer --users, --messages or --seconds")
+    elif candidate.directory is None:
+        check_space(work, grows_to(candidate, size_bytes, None))
+
+
 def _check_here(candidate: Candidate) -> None:
-    """Make sure that this kernel has the candidate: servers do not run in lab machines."""
+    """Make sure that this kernel has the candidate."""
     if candidate.kernel:
+        plain, _, series = candidate.name.rpartition("@")
         raise SpoolscopeError(
             f"{candidate.name} names results of replays on another kernel",
-            remedy=f"use --on {candidate.name.rpartition('@')[0]}",
+            remedy=f"use --on {plain} --vm {series}",
             exit_code=USAGE,
         )
     if candidate.directory is None and (why := why_not_here(candidate)):
         raise SpoolscopeError(
             f"candidate {candidate.name} does not run here: {why.reason}",
-            remedy=why.remedy
-            if "--vm" not in why.remedy
-            else "use one that 'spoolscope candidates' has as here",
+            remedy=why.remedy,
         )
 
 

@@ -1,6 +1,7 @@
 """A server that runs in its own namespaces, and is removed with all its processes."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -84,10 +85,10 @@ def running(setup: Setup, root: Path, spool: Path) -> Iterator[Server]:
         said = process.stdout.readline() if process.stdout else ""
         answer = json.loads(said) if said else _nothing_said(process)
         if "failed" in answer:
-            logged = "".join(f"\n  {line}" for line in answer["log"])
             raise SpoolscopeError(
-                f"the mail server does not start: {answer['failed']}{logged}",
-                remedy="see the last lines of its logs above" if logged else "run with sudo",
+                f"the mail server does not start: {answer['failed']}",
+                remedy="see the last lines of its logs above" if answer["log"] else _remedy(),
+                said=answer["log"],
             )
         yield Server(setup, _first_process(process.pid))
     finally:
@@ -117,6 +118,12 @@ def _nothing_said(process: "subprocess.Popen[str]") -> dict[str, Any]:
     process.wait()
     said = process.stderr.read().strip().splitlines() if process.stderr else []
     return {"failed": said[-1] if said else "its first process ended", "log": []}
+
+
+def _remedy() -> str:
+    if os.geteuid() != 0:
+        return "run with sudo"
+    return "run it where root may make namespaces and mounts, or in a machine: --vm 6.1"
 
 
 def _first_process(pid: int) -> int:

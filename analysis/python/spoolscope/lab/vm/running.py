@@ -48,18 +48,14 @@ class Log:
 
 
 class MachineError(SpoolscopeError):
-    """A machine ended before its command did.
-
-    Attributes:
-        console: Last messages of its kernel, or of QEMU.
-    """
+    """A machine ended before its command did; it says the last messages of its kernel or QEMU."""
 
     def __init__(self, machine: Machine, what: str, log: Log) -> None:
         super().__init__(
             f"the machine with kernel {machine.kernel.release} {what}",
             remedy="see the end of its console; --memory gives it more",
+            said=[f"console: {line}" for line in log.lines()[-CONSOLE_LINES:]],
         )
-        self.console = log.lines()[-CONSOLE_LINES:]
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class Workload:
         formats: Mailbox formats, the first is the default; empty if there are no mailboxes.
         needs: Function for the needed space, by name and scale.
         own_tables: Tables of a workload that repeats no comparison.
-        servers: Servers make the calls, not the program that runs.
+        server: Server beside Postfix, if servers make the calls, not the program that runs.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Workload:
     formats: tuple[str, ...] = ()
     needs: Callable[[str, float], Needs] = native_needs
     own_tables: tuple[Table, ...] = ()
-    servers: bool = False
+    server: str = ""
 
     @property
     def comparison(self) -> Comparison | None:
@@ -158,7 +158,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
                 published="C2007",
                 formats=FORMATS[:1],
                 needs=needs_of_daemons,
-                servers=True,
+                server="courier",
             ),
             Workload(
                 "postfix-dovecot",
@@ -167,7 +167,7 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
                 published="C2007",
                 formats=FORMATS,
                 needs=needs_of_daemons,
-                servers=True,
+                server="dovecot",
             ),
             Workload(
                 "qmail",

@@ -2,6 +2,7 @@
 
 import stat
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from spoolscope.lab.mailserver.loading import fill
@@ -9,10 +10,11 @@ from spoolscope.lab.mailserver.messages import DOMAIN
 from spoolscope.lab.mailserver.packages import unpacked
 from spoolscope.lab.mailserver.running import running
 from spoolscope.lab.mailserver.servers import setup_of
-from spoolscope.lab.mailserver.setup import PASSWORD
+from spoolscope.lab.mailserver.setup import PASSWORD, Setup
 from spoolscope.lab.workloads.bench import Bench
 from spoolscope.lab.workloads.native import command
 from spoolscope.lab.workloads.needs import Needs
+from spoolscope.traces.phases import Progress, unseen
 
 USERS = 500
 WARM_UP_S, MEASURED_S = 600.0, 1800.0
@@ -30,12 +32,26 @@ def needs(_name: str, scale: float) -> Needs:
     return Needs(mails * _MAIL_BYTES + _DAEMONS_BYTES, mails + USERS * _NAMES_A_USER)
 
 
+def fetched(server: str, form: str, progress: Progress = unseen) -> tuple[Setup, Path]:
+    """Return the setup of Postfix with a server, and its unpacked packages, fetched if need be.
+
+    Args:
+        server: Name of the server.
+        form: Its format of mailboxes; empty is its usual one.
+        progress: Called when something is fetched.
+
+    Raises:
+        SpoolscopeError: a package is missing or cannot be fetched.
+    """
+    setup, _ = setup_of(server, form or None, USERS)
+    return setup, unpacked(setup.packages, progress)
+
+
 def postfix_with(server: str) -> Callable[[Bench], None]:
     """Return the load of Postfix with a POP3 server."""
 
     def run(bench: Bench) -> None:
-        setup, _ = setup_of(server, bench.format or None, USERS)
-        root = unpacked(setup.packages, bench.show)
+        setup, root = fetched(server, bench.format, bench.show)
         mode = stat.S_IMODE(bench.place.stat().st_mode)
         bench.show(f"starting Postfix and {server}", None)
         with running(setup, root, bench.place) as daemons:
