@@ -132,6 +132,44 @@ def test_a_candidate_on_a_device_model_stands_for_its_claims():
     assert Results(None, rows, "a@hdd10k").judge(Claim("", (LESS,))).verdict == "held"
 
 
+def test_plain_names_decide_what_is_not_about_options(tmp_path):
+    comparison = comparisons()["C2007"]
+    rows = [
+        {"candidate": name, "round": round_, "figures": {"smtp_per_min": figure + round_}}
+        for name, figure in (("ext3", 100), ("xfs", 300), ("ext4", 200))
+        for round_ in (1, 2, 3)
+    ]
+    results = Results(comparison, rows, "ext4")
+    twice, others = (results.judge(claim) for claim in comparison.claims[:2])
+    assert (twice.verdict, twice.today) == ("held", ("ext3", "xfs"))
+    assert (others.verdict, others.missing) == ("not decided", ("jfs", "reiserfs"))
+    said = "\n".join(lines(Asked(WORKLOADS["postfix-courier"], [], tmp_path, 1, 3), results, "6"))
+    assert "of ext3, xfs with today's options" in " ".join(said.split())
+    assert said.endswith("To decide 2 of the 4 claims of 2007, add --on jfs --on reiserfs --vm 6.1")
+    # A published candidate alone decides no claim on two.
+    rows += [{**row, "candidate": f"c2007-{row['candidate']}"} for row in rows[3:6]]
+    found = Results(comparison, rows, "ext4").judge(comparison.claims[0])
+    assert (found.today, found.verdict) == (("ext3", "xfs"), "held")
+
+
+def test_what_is_about_options_is_decided_by_the_published_candidates_only(tmp_path):
+    comparison = comparisons()["C2005"]
+    by_claim = {claim.text: comparison.plain(claim) for claim in comparison.claims}
+    assert by_claim["noatime hardly changes reading"] is None
+    assert by_claim["ext3 without dir_index writes slower than with it"] is None
+    assert by_claim["ext3 with dir_index reads slower than reiserfs"] == {
+        "c2005-reiserfs": "reiserfs",
+        "c2005-ext3-dir-index": "ext3",
+    }
+    rows = [{"candidate": "ext4", "round": 1, "figures": {"write_s": 1.0}}]
+    asked = Asked(WORKLOADS["cyrus-archive"], [], tmp_path, 0.01)
+    said = list(lines(asked, Results(comparison, rows, "ext4"), "6.18"))
+    assert not any(line.startswith("  not decided") for line in said)
+    end = " ".join(" ".join(said).split()).partition("To decide ")[2]
+    assert end.startswith("6 of the 6 claims of 2005, add --on c2005-reiserfs --on")
+    assert end.endswith("--vm 6.1 --rounds 3")
+
+
 def test_a_figure_stands_beside_that_of_its_row():
     comparison = comparisons()["C2004"]
     table, raid = comparison.tables

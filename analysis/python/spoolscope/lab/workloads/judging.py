@@ -65,7 +65,9 @@ class Judged:
         n: Number of rounds for the verdict, the fewest of its pairs.
         why: Reason for the verdict, or what is missing, in a few words.
         ratios: The ratio left / right of each pair, None if unknown.
-        missing: Its candidates that were not run.
+        missing: Names of candidates that were not run.
+        today: Candidates without the published options by which it is judged; none if those that
+            it names were run.
     """
 
     claim: Claim
@@ -74,6 +76,7 @@ class Judged:
     why: str
     ratios: tuple[Estimate | None, ...]
     missing: tuple[str, ...] = ()
+    today: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as ``results.json`` has it."""
@@ -92,6 +95,8 @@ class Judged:
             "verdict": self.verdict,
             "n": self.n,
             "why": self.why,
+            "missing": list(self.missing),
+            "today": list(self.today),
             "pairs": pairs,
         }
 
@@ -138,10 +143,12 @@ class Results:
     def judge(self, claim: Claim) -> Judged:
         """Return the verdict on a claim in these runs.
 
-        It holds if all its relations hold, and fails if one fails, by their intervals.
+        It holds if all its relations hold, and fails if one fails, by their intervals. Candidates
+        with the published options and without are not mixed: the options might make a difference.
         """
-        missing = tuple(name for name in claim.candidates if self._run_as(name) is None)
-        ratios = tuple(self._ratio_of(pair) for pair in claim.pairs)
+        named = self._named(claim)
+        missing = tuple(name for name in named.values() if self._run_as(name) is None)
+        ratios = tuple(self._ratio_of(pair, named) for pair in claim.pairs)
         verdicts = [
             OPEN if ratio is None else relation_holds(pair, ratio)
             for pair, ratio in zip(claim.pairs, ratios, strict=True)
@@ -157,19 +164,33 @@ class Results:
             why = f"not run: {', '.join(missing)}"
         elif verdict == OPEN and n < MINIMUM_ROUNDS:
             why = f"needs {MINIMUM_ROUNDS} rounds"
-        return Judged(claim, verdict, n, why, ratios, missing if verdict == OPEN else ())
+        today = tuple(name for before, name in named.items() if name != before)
+        return Judged(claim, verdict, n, why, ratios, missing if verdict == OPEN else (), today)
+
+    def _named(self, claim: Claim) -> Mapping[str, str]:
+        """Return {candidate of a claim: the name of the one that stands for it}.
+
+        These are the published ones, unless more of the plain ones were run.
+        """
+        published = {name: name for name in claim.candidates}
+        plain = self.comparison.plain(claim) if self.comparison else None
+
+        def run(named: Mapping[str, str]) -> int:
+            return sum(self._run_as(name) is not None for name in named.values())
+
+        return plain if plain and run(plain) > run(published) else published
 
     def _run_as(self, name: str) -> str | None:
         """Return the candidate that was run for a name in a claim, perhaps on a device model."""
         named = (run for run in self.candidates if run == name or run.partition("@")[0] == name)
         return next(named, None)
 
-    def _ratio_of(self, pair: Pair) -> Estimate | None:
+    def _ratio_of(self, pair: Pair, named: Mapping[str, str]) -> Estimate | None:
         """Return left / right of a pair; None if one of the candidates was not run."""
-        named = [self._run_as(candidate) for candidate, _ in (pair.left, pair.right)]
-        if None in named:
+        left, right = ((named[candidate], metric) for candidate, metric in (pair.left, pair.right))
+        if self._run_as(left[0]) is None or self._run_as(right[0]) is None:
             return None
-        ratio = self._ratio(pair.left, pair.right)
+        ratio = self._ratio(left, right)
         return ratio if ratio.n else None
 
     def _ratio(self, left: tuple[str, str], right: tuple[str, str]) -> Estimate:

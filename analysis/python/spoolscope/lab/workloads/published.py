@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from spoolscope.replay.presets import presets
+
 Relation = Literal["less", "alike"]
 
 
@@ -104,6 +106,19 @@ class Comparison:
         rows = {row for table in self.tables for row in table.rows}
         found = plain if plain in rows else self.like.get(plain)
         return found if found in rows else None
+
+    def plain(self, claim: Claim) -> Mapping[str, str] | None:
+        """Return {candidate of a claim: the same filesystem without the published options}.
+
+        None if one of them has no such candidate: then the options are what the claim is about.
+        """
+        known = presets()
+        plain = {
+            row: name for name, row in self.like.items() if known[name].fstype == known[row].fstype
+        }
+        if not plain.keys() >= set(claim.candidates):
+            return None
+        return {name: plain[name] for name in claim.candidates}
 
     def value(self, table: Table, candidate: str, metric: str) -> float | None:
         """Return a published figure of the row of a table that a candidate is compared with."""

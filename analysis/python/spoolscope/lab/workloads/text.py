@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from spoolscope.analysis.stats import Estimate
+from spoolscope.analysis.stats import MINIMUM_ROUNDS, Estimate
 from spoolscope.analysis.wording import counted, fitting, interval
 from spoolscope.lab.workloads.judging import Figure, Judged, Results, judged
 from spoolscope.lab.workloads.published import Comparison, Table
 from spoolscope.lab.workloads.running import Asked
+from spoolscope.replay.presets import presets
 
 NAME, WIDTH = 26, 80
 
@@ -30,7 +31,7 @@ def lines(asked: Asked, results: Results, kernel: str) -> Iterator[str]:
         yield from _throughput(results)
     if comparison and comparison.claims:
         yield ""
-        yield from _claims(comparison, judged(results))
+        yield from _claims(comparison, judged(results), asked.rounds)
 
 
 def _throughput(results: Results) -> Iterator[str]:
@@ -53,16 +54,36 @@ def _worth_showing(tables: Sequence[Table], results: Results) -> Sequence[Table]
     return [table for table in tables if rows & set(table.rows)] or tables
 
 
-def _claims(comparison: Comparison, claims: Sequence[Judged]) -> Iterator[str]:
-    yield f"Claims of {comparison.year}, at this scale and on this machine:"
-    for one in claims:
+def _claims(comparison: Comparison, claims: Sequence[Judged], rounds: int) -> Iterator[str]:
+    known = [one for one in claims if one.n or not one.missing]
+    if known:
+        yield f"Claims of {comparison.year}, at this scale and on this machine:"
+    for one in known:
         yield from wrapped(f"{one.verdict:<14}{one.claim.text}", 2, 16)
         ratios = ", ".join(_said(ratio) for ratio in one.ratios if ratio is not None)
-        counted = f"n = {one.n}" if one.n else ""
-        if why := "; ".join(part for part in (ratios, counted, one.why) if part and one.n):
-            yield from wrapped(f"({why})", 16, 17)
-    if missing := dict.fromkeys(name for one in claims for name in one.missing):
-        yield from wrapped(f"Not run, so that claims are not decided: {', '.join(missing)}")
+        today = one.today and f"of {', '.join(one.today)} with today's options"
+        parts = (ratios, f"n = {one.n}", one.why, today)
+        if one.n:
+            yield from wrapped(f"({'; '.join(part for part in parts if part)})", 16, 17)
+    if missing := list(dict.fromkeys(name for one in claims for name in one.missing)):
+        others = sum(bool(one.missing) for one in claims)
+        needs = f"To decide {others} of the {len(claims)} claims of {comparison.year}, add "
+        yield from wrapped(needs + words_to_add(missing, rounds))
+
+
+def words_to_add(missing: Sequence[str], rounds: int) -> str:
+    """Return the options that decide claims: candidates, a kernel that has them, rounds."""
+    words = [f"--on {name}" for name in missing]
+    kernels = [set(presets()[name].kernels) for name in missing if presets()[name].kernels]
+    if kernels and (shared := set.intersection(*kernels)):
+        words.append(f"--vm {min(shared, key=_as_numbers)}")
+    if rounds < MINIMUM_ROUNDS:
+        words.append(f"--rounds {MINIMUM_ROUNDS}")
+    return " ".join(words)
+
+
+def _as_numbers(series: str) -> list[int]:
+    return [int(part) for part in series.split(".")]
 
 
 def wrapped(text: str, first: int = 0, later: int = 2) -> list[str]:
