@@ -117,7 +117,8 @@ def page(notebook: Any, drawer: Drawer) -> str:
 def made() -> str:
     """Return when, where and how the notebook was run."""
     asked = [f"{name}={os.environ[name]}" for name in ASKED if name in os.environ]
-    machine = f"Linux {platform.release()}, {os.cpu_count()} CPUs"
+    load = os.getloadavg()[2]
+    machine = f"Linux {platform.release()}, {os.cpu_count()} CPUs at a load of {load:.1f}"
     command = " ".join(["sudo", *asked, "make notebooks"])
     return f"<p class=made>Run on {date.today()}, {machine}: <code>{command}</code></p>"
 

@@ -34,11 +34,13 @@ def then_and_now(table: Mapping[str, Any], year: int, reference: str) -> go.Figu
     plot = go.Figure()
     plot.add_trace(_then(shown, labels, year))
     plot.add_trace(_now(shown, labels, colours))
-    layout(plot, ROW * max(len(labels), 2) + 90)
+    layout(plot, ROW * max(len(labels), 2) + 110, titles=True)
     plot.add_vline(x=1, line={"width": 1, "dash": "dot", "color": GREY})
     plot.update_xaxes(type="log", title_text=f"times {reference}")
     plot.update_yaxes(categoryorder="array", categoryarray=labels[::-1])
-    return plot.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.02, "x": 0})
+    # Without its anchor a legend there would hang into the plot.
+    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+    return plot.update_layout(showlegend=True, legend=legend)
 
 
 def _then(shown: Sequence[Mapping[str, Any]], labels: Sequence[str], year: int) -> go.Scatter:
