@@ -4,8 +4,8 @@ At --scale 1 the spool has 1,000,000 Maildirs (each with cur, new and tmp) and o
 1,000,000 files. It is made on a fresh image, and a load is recorded there: deliveries and readings
 in Maildirs chosen at random, and listings of the large directory. The recording is then explained,
 planned, reported and replayed. Prints the wall time of each step and the peak memory of its largest
-process: all resident memory, and the part without a file behind it; -o writes them as a page. Needs
-root.
+process: all resident memory, and the part without a file behind it; -o writes them as a page. With
+--until the later steps are left out, with --append the page gets further sections. Needs root.
 """
 
 import argparse
@@ -32,6 +32,8 @@ BIG = "archive"
 DELIVERERS, DELIVERIES, READINGS, LISTINGS = 4, 100, 100, 2
 MESSAGE = b"x" * 3000
 ONCE = "--no-life", "--repeats", "0"
+STEPS = "explain", "report of it"
+"""The steps that --until names."""
 Row = tuple[str, str, str, str]
 """Step; seconds, or a size; MiB that are resident; those of them that no file is behind."""
 POLL_S = 0.02
@@ -44,6 +46,8 @@ def main() -> int:
     parser.add_argument("--on", action="append", help="candidate (ext4, xfs and btrfs)")
     parser.add_argument("--work", type=Path, default=Path("/var/tmp"), help="for images and traces")
     parser.add_argument("-o", "--output", type=Path, help="page to write, in Markdown")
+    parser.add_argument("--until", choices=STEPS, default=STEPS[-1], help="last step")
+    parser.add_argument("--append", action="store_true", help="to the page, do not replace it")
     parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)  # the recorded program
     options = parser.parse_args()
     boxes, files = round(BOXES * options.scale), round(FILES * options.scale)
@@ -51,27 +55,35 @@ def main() -> int:
         load(options.load, boxes)
         return 0
     print(f"{boxes:,} Maildirs, {files:,} files in one directory", flush=True)
-    page = [*_head(options.scale, boxes, files)]
+    page = options.output.read_text().splitlines() if options.append else [*_head()]
+    page += ["", *_section(options, boxes, files)]
     for candidate in options.on or ["ext4", "xfs", "btrfs"]:
         with tempfile.TemporaryDirectory(prefix="spoolscope-bench-", dir=options.work) as scratch:
-            rows = measure(candidate, options.scale, boxes, files, Path(scratch))
-        page += ["", f"## {candidate}", "", *_table(rows)]
+            rows = measure(candidate, options.scale, boxes, files, Path(scratch), options.until)
+        page += ["", f"### {candidate}, at a load of {os.getloadavg()[2]:.1f}", "", *_table(rows)]
         if options.output:  # after each, as one takes minutes
             options.output.write_text("\n".join(page) + "\n")
     return 0
 
 
-def _head(scale: float, boxes: int, files: int) -> Iterator[str]:
+def _head() -> Iterator[str]:
     yield "# A spool of many names"
     yield ""
-    yield f"{boxes:,} Maildirs (each with cur, new and tmp), and one directory of {files:,} files."
     yield f"The load of {DELIVERERS} deliverers and a lister is recorded, explained, planned,"
     yield "reported and replayed. Memory is that of the largest process of a step: all that is"
     yield "resident, and the part without a file behind it. Native programs are below their step."
+
+
+def _section(options: argparse.Namespace, boxes: int, files: int) -> Iterator[str]:
+    words = [f"--scale {options.scale:g}", *(f"--on {one}" for one in options.on or ())]
+    words += [f"--until {options.until}"] if options.until != STEPS[-1] else []
+    words += ["--append"] if options.append else []
+    yield f"## {boxes:,} Maildirs"
     yield ""
-    yield f"Made by `sudo .venv/bin/python analysis/benchmarks/many_names.py --scale {scale:g} -o"
-    yield f"analysis/MANY-NAMES.md`, {time.strftime('%Y-%m-%d')}, Linux {platform.release()},"
-    yield f"{os.cpu_count()} CPUs at a load of {os.getloadavg()[2]:.1f}."
+    yield f"Each has cur, new and tmp; beside them is one directory of {files:,} files. Made by"
+    yield f"`sudo .venv/bin/python analysis/benchmarks/many_names.py {' '.join(words)}"
+    yield f"-o analysis/MANY-NAMES.md`, {time.strftime('%Y-%m-%d')}, Linux {platform.release()},"
+    yield f"{os.cpu_count()} CPUs."
 
 
 def _table(rows: Iterable[Row]) -> Iterator[str]:
@@ -80,7 +92,9 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
     yield from ("| " + " | ".join(row) + " |" for row in rows)
 
 
-def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) -> list[Row]:
+def measure(
+    candidate: str, scale: float, boxes: int, files: int, work: Path, until: str
+) -> list[Row]:
     """Print the cost of each step on a candidate, and return it."""
     rows: list[Row] = []
 
@@ -102,6 +116,8 @@ def measure(candidate: str, scale: float, boxes: int, files: int, work: Path) ->
     show(sized(trace / f"{table}.parquet") for table in ("tree", "paths", "syscalls"))
     run("info", "info", trace)
     run("explain", "explain", trace, "--blame")
+    if until == "explain":
+        return rows
     run("plan", "plan", trace)
     run("report", "report", trace, "-o", work / "trace.html")
     show([sized(work / "trace.html")])
