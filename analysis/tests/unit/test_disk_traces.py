@@ -65,6 +65,19 @@ def test_no_flush_is_not_said_of_lines_that_could_not_be_read(builder, unread: i
     assert said in " ".join(explained.split())
 
 
+@pytest.mark.parametrize(("n", "said"), [(1, False), (19, False), (20, True)])
+def test_a_share_of_few_requests_is_not_said(builder, n, said):
+    for i in range(n):
+        builder.block_io(i * 10 * MS, MS, MS, sector=5000 - 8 * i)
+    builder.rows["block_stages"] = [{"ts_ns": 0, "c_ns": 1}] * n
+    path = builder.write()
+    found = study_disks(Trace.open(path)).findings
+    words = "begin where the one before ended"
+    assert any(words in finding for finding in found) is said
+    row = run("info", path).stdout.partition("in order\n")[2].splitlines()[0]
+    assert row.endswith("0 %" if said else "-")
+
+
 def test_explain_and_info_say_what_is_told_and_what_is_not(disks):
     for verb in ("explain", "info"):
         result = run(verb, disks)

@@ -97,6 +97,11 @@ class Kind:
     queue: Times
     device: Times
 
+    @property
+    def enough(self) -> bool:
+        """True if they are enough for a share or a median of them to mean something."""
+        return supported(self.n, 0.5)
+
 
 @dataclass(frozen=True)
 class Submitter:
@@ -159,7 +164,7 @@ class DiskTrace:
                 f"Disk {disk} was busy for {share} of the time, with {deep:.1f} requests in it."
             )
         for kind in self.kinds:
-            if kind.op in ("read", "write"):
+            if kind.op in ("read", "write") and kind.enough:
                 found.append(
                     f"{percent(kind.sequential, 0)} of the {_plural(kind)} of disk {kind.disk} "
                     f"begin where the one before ended; median {size(kind.median_bytes)}."

@@ -23,7 +23,7 @@ def disk_lines(found: "DiskTrace") -> Iterable[str]:
         yield (
             f"{kind.disk:<9}{kind.op:<9}{count(kind.n):>9}{size(kind.bytes):>10}"
             f"{size(kind.median_bytes):>10}"
-            + (f"{100 * kind.sequential:>8.0f} %" if kind.bytes else f"{'-':>10}")
+            + (f"{100 * kind.sequential:>8.0f} %" if kind.bytes and kind.enough else f"{'-':>10}")
         )
     for what in ("queue", "device"):
         yield ""
