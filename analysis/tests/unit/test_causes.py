@@ -8,7 +8,13 @@ import pytest
 from spoolscope.analysis import causes
 from spoolscope.analysis.causes import BLOCKED_CAUSES, CAUSES
 from spoolscope.analysis.commit_parts import PARTS
-from spoolscope.analysis.stack_rules import classify, compile_rule, load_rules
+from spoolscope.analysis.stack_rules import (
+    classify,
+    compile_rule,
+    load_rules,
+    of_use,
+    shipped_rules,
+)
 from spoolscope.analysis.stacks import telling
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
@@ -125,6 +131,15 @@ def test_frames_match_in_order_with_gaps_and_suffixes():
     assert not rule.pattern.search("inner\nouter_not_whole")
     assert not rule.pattern.search("not_inner\nouter")
     assert classify(["inner_a.constprop.0", "outer.isra.0.cold"], [rule]) is rule
+
+
+def test_rules_that_no_frame_of_a_trace_can_match_are_left_out():
+    stacks = [[frame.strip() for frame in frames.split("<")] for _, frames in STACKS]
+    for frames in stacks:
+        assert classify(frames, of_use(frames, shipped_rules())) is classify(frames)
+    wild = compile_rule("dir_lock", "inner*_part < outer|other")
+    assert of_use(["other", "inner_2_part"], [wild]) == (wild,)
+    assert of_use(["middle_part", "outer"], [wild]) == ()
 
 
 def test_the_first_rule_wins(tmp_path):

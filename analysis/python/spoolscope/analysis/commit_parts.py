@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from spoolscope.analysis.causes import CAUSES, JOURNAL_WAITS
-from spoolscope.analysis.overlay import insert, layers, one_at_a_time, overlaps
+from spoolscope.analysis.overlay import arrays, insert, layers, one_at_a_time, overlaps
 from spoolscope.analysis.services import DEVICE, DISK_FLUSH, FLUSH, same_disk
 from spoolscope.traces.filesystems import FILESYSTEMS
 
@@ -237,6 +237,23 @@ UNION ALL SELECT w.wait_id, {PART["no_commit"]}, w.dur_ns - coalesce(m.ns, 0)
 FROM journal_waits w LEFT JOIN met m USING (wait_id) WHERE w.dur_ns > coalesce(m.ns, 0)
 """
 
+# If a wait overlaps several commits, only the last is divided.
+MET = """met AS (
+    SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
+    GROUP BY wait_id
+)"""
+# The view above joins much, and a long recording has millions of its rows: sums are made of these.
+_COMMIT_SUMS = f"""
+CREATE OR REPLACE TEMP TABLE commit_sums AS
+WITH {MET}, sums AS (
+    SELECT commit_id, j.filesystem, p.part AS code, CAST(sum(p.ns) AS BIGINT) AS ns
+    FROM wait_parts p JOIN journal_waits j USING (wait_id) LEFT JOIN met USING (wait_id)
+    GROUP BY ALL
+)
+SELECT s.commit_id, s.filesystem, s.code, ({list(PARTS)})[s.code + 1] AS part, s.ns, c.trigger
+FROM sums s LEFT JOIN commit_spans c USING (commit_id)
+"""
+
 
 def number_commits(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
     """Create ``commit_spans``: the commits, numbered by ``commit_id``.
@@ -268,7 +285,7 @@ def take_apart(con: duckdb.DuckDBPyConnection) -> None:
 
 def lay_over_waits(con: duckdb.DuckDBPyConnection) -> None:
     """Create ``journal_waits``, ``commit_waits`` and ``wait_parts`` (needs ``commit_parts``)."""
-    for statement in (_STARTS, _LEADING, _JOURNAL_WAITS, _COMMIT_WAITS, _WAIT_PARTS):
+    for statement in (_STARTS, _LEADING, _JOURNAL_WAITS, _COMMIT_WAITS, _WAIT_PARTS, _COMMIT_SUMS):
         con.execute(statement)
 
 
@@ -278,8 +295,8 @@ def _cut(con: duckdb.DuckDBPyConnection, first: int, last: int) -> None:
     Neighbours of one part are one row, but for btrfs, where ``_LEADING`` chooses among pieces.
     """
     con.execute(_BATCH.format(first=first, last=last))
-    pieces = layers(con.execute(_CLAIMS).fetchnumpy(), N_LAYERS)
-    kinds = con.execute(_KINDS).fetchnumpy()
+    pieces = layers(arrays(con, _CLAIMS), N_LAYERS)
+    kinds = arrays(con, _KINDS)
     by_requests, btrfs_log = (kinds[k][pieces.id - first] for k in ("by_requests", "btrfs_log"))
     part = _part(pieces.held, by_requests, btrfs_log)
     begins = btrfs_log | (np.diff(pieces.id, prepend=0) != 0) | (np.diff(part, prepend=-1) != 0)
@@ -331,8 +348,7 @@ def parts_of_waits(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
     """Return {filesystem: {part: ns}} of the waits for commits."""
     return _by_part(
         con,
-        "SELECT filesystem, part, CAST(sum(ns) AS BIGINT) "
-        "FROM wait_parts JOIN journal_waits USING (wait_id) GROUP BY ALL",
+        "SELECT filesystem, code, CAST(sum(ns) AS BIGINT) FROM commit_sums GROUP BY ALL",
     )
 
 

@@ -117,7 +117,7 @@ COMMIT_STAGES: tuple[Stage, ...] = (
             ),
         ),
         on(lay_over_waits),
-        inner=("commit_starts", "leading_commits"),
+        inner=("commit_starts", "leading_commits", "commit_sums"),
     ),
     Stage(
         "commit_triggers",

@@ -40,7 +40,7 @@ WITH longest AS (
     GROUP BY c.commit_id
 ), waited AS (
     SELECT commit_id, count(DISTINCT tid) AS waiters, CAST(sum(to_ns - from_ns) AS BIGINT) AS ns
-    FROM commit_waits GROUP BY commit_id
+    FROM commit_waits WHERE commit_id IN (SELECT commit_id FROM longest) GROUP BY commit_id
 )
 SELECT greatest(c.ts_ns - ?, 0), c.kind, c.dur_ns, t.comm, t.pid, t.syscall,
     t.path, t.path_class, c.trigger_stack_id, c.locking_ns, c.flushing_ns, c.logging_ns, p.parts,

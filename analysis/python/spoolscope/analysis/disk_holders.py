@@ -17,7 +17,7 @@ LEAST_SHARE = 0.4
 """A process with a smaller share of the disk's time does not keep others from the disk."""
 
 _WAITS = f"""
-SELECT dev, ts_ns, dur_ns, pid FROM named_waits
+SELECT coalesce(dev, 0), ts_ns, dur_ns, pid FROM named_waits
 WHERE shown AND placed AND dur_ns > 0 AND cause IN {AT_DISK}
 """
 _DISKS = """
@@ -196,5 +196,4 @@ def _wait(con: duckdb.DuckDBPyConnection, large: list[_Served]) -> None:
 
 def _batches(con: duckdb.DuckDBPyConnection) -> Iterator[Any]:
     for batch in con.sql(_WAITS).to_arrow_reader(BATCH):
-        dev, *rest = batch.columns
-        yield (dev.fill_null(0).to_numpy(zero_copy_only=False), *(c.to_numpy() for c in rest))
+        yield tuple(column.to_numpy() for column in batch.columns)

@@ -304,6 +304,7 @@ def bound_memory(con: duckdb.DuckDBPyConnection, calls: int) -> None:
     con.execute(f"SET memory_limit = '{limit}MB'")
     con.execute("SET temp_directory = '{}'".format(str(scratch()).replace("'", "''")))
     con.execute("SET preserve_insertion_order = false")
+    con.execute("SET parquet_metadata_cache = true")  # hundreds of statements read the same files
 
 
 def _causes_by_syscall(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:

@@ -4,29 +4,23 @@ from dataclasses import dataclass
 
 import duckdb
 
-from spoolscope.analysis.causes import BETWEEN_PROGRAMS, MACHINE
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.traces.pathclass import class_sql, parent_sql
 
-# Time by path and cause; kinds and directories are sums of these rows.
-_BY_PATH = f"""
-CREATE OR REPLACE TEMP TABLE path_times AS
-SELECT path_id, cause, CAST(sum(ns) AS BIGINT) AS ns FROM (
-    SELECT path_id, cause, dur_ns AS ns FROM named_waits WHERE shown
-    UNION ALL
-    SELECT path_id, unnest({list(MACHINE)}), unnest([{", ".join(MACHINE)}])
-    FROM (SELECT path_id, {", ".join(f"sum({ns}) AS {cause}" for cause, ns in MACHINE.items())}
-        FROM shown_calls GROUP BY path_id)
-) GROUP BY ALL HAVING sum(ns) > 0
+# Kinds and directories are sums of these rows.
+_BY_PATH = """
+CREATE OR REPLACE TEMP VIEW path_times AS SELECT path_id, cause, ns FROM path_causes WHERE ns > 0
 """
 
 # A call counts for the directory of its file; a call on a directory counts for that directory.
 _DIRECTORIES = f"""
 CREATE OR REPLACE TEMP TABLE path_dirs AS
 WITH known AS (
-    SELECT path_id, bool_or(obj_mode & 61440 = 16384) AS is_dir, count(*) AS n
-    FROM shown_calls WHERE path_id IS NOT NULL GROUP BY path_id
-)
-SELECT k.path_id, k.n, CASE WHEN k.is_dir THEN p.path ELSE {parent_sql("p.path")} END AS dir
+    SELECT path_id, CAST(sum(n) AS BIGINT) AS n FROM path_causes WHERE path_id IS NOT NULL
+    GROUP BY path_id
+), dirs AS (SELECT DISTINCT path_id FROM shown_calls WHERE obj_mode & 61440 = 16384)
+SELECT k.path_id, k.n, CASE WHEN k.path_id IN (SELECT path_id FROM dirs) THEN p.path
+    ELSE {parent_sql("p.path")} END AS dir
 FROM known k JOIN paths p USING (path_id) WHERE p.kind = 'spool'
 """
 
@@ -74,7 +68,7 @@ class Directory:
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables from which kinds and directories are summed (needs ``named_waits``)."""
+    """Create the tables from which kinds and directories are summed (needs ``path_causes``)."""
     con.execute(_BY_PATH)
     con.execute(_DIRECTORIES)
 
@@ -84,12 +78,12 @@ def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
     con.execute(
         "CREATE OR REPLACE TEMP TABLE path_classes AS "
         f"SELECT path_id, {class_sql('path')} AS class FROM paths "
-        "WHERE kind = 'spool' AND path_id IN (SELECT path_id FROM shown_calls)"
+        "WHERE kind = 'spool' AND path_id IN (SELECT path_id FROM path_causes)"
     )
     placed = "coalesce(k.class, CASE WHEN t.path_id IS NULL THEN 'no path' ELSE 'outside' END)"
     counts = dict(
         con.execute(
-            f"SELECT {placed} AS name, count(*) FROM shown_calls t "
+            f"SELECT {placed} AS name, CAST(sum(n) AS BIGINT) FROM path_causes t "
             "LEFT JOIN path_classes k USING (path_id) GROUP BY ALL"
         ).fetchall()
     )

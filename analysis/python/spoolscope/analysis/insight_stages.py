@@ -1,6 +1,6 @@
 """Stages that make tables for the rules of insights: sums, settings, and facts from Python."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, fields
 from typing import Any, get_args
 
@@ -10,7 +10,7 @@ from spoolscope.analysis import insight_tables
 from spoolscope.analysis.answerers import Answerer
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, one_of
-from spoolscope.analysis.commit_parts import PARTS
+from spoolscope.analysis.commit_parts import MET, PARTS
 from spoolscope.analysis.cpu_holders import CpuHolder
 from spoolscope.analysis.disk_holders import DiskHolder
 from spoolscope.analysis.evidence import Evidence, HeldBack, Requests
@@ -41,38 +41,32 @@ SELECT CAST(coalesce(sum(n), 0) AS BIGINT) AS n_calls,
 FROM call_totals
 """
 
-# If a wait overlaps several commits, only the last is divided: see commit_parts.
-_MET = """met AS (
-    SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
-    GROUP BY wait_id
-)"""
 _COMMIT_COSTS = f"""
 CREATE OR REPLACE TEMP VIEW commit_costs AS
-WITH {_MET}
+WITH {MET}
 SELECT p.wait_id, ({list(PARTS)})[p.part + 1] AS part, p.ns, w.from_ns, w.to_ns, w.pid, w.cause,
     w.filesystem, c.commit_id, c.kind, c.trigger, c.tid AS committer, c.holder_pid, c.holder_comm
 FROM wait_parts p JOIN journal_waits w USING (wait_id) LEFT JOIN met USING (wait_id)
 LEFT JOIN commit_spans c USING (commit_id)
 """
-# Rules read sums: a long recording has millions of rows of commit_costs.
-_COMMIT_SUMS = f"""
-CREATE OR REPLACE TEMP TABLE commit_sums AS
-WITH {_MET}, sums AS (
-    SELECT commit_id, part, CAST(sum(ns) AS BIGINT) AS ns
-    FROM wait_parts LEFT JOIN met USING (wait_id) GROUP BY ALL
-)
-SELECT s.commit_id, ({list(PARTS)})[s.part + 1] AS part, s.ns, c.trigger
-FROM sums s LEFT JOIN commit_spans c USING (commit_id)
-"""
 
 # Postfix processes hold accept locks while they wait for a connection: these keep none from work.
-_LOCKED_FILES = f"""
+_LOCK_WAITS = f"""
+CREATE OR REPLACE TEMP TABLE lock_waits AS
+WITH waits AS (
+    SELECT path_id, count(*) AS n, count(DISTINCT pid) AS n_victims,
+        CAST(sum(dur_ns) AS BIGINT) AS ns
+    FROM named_waits WHERE shown AND placed AND cause = 'file_lock' GROUP BY path_id
+)
+SELECT path_id, path, n, n_victims, ns FROM waits JOIN paths USING (path_id)
+WHERE {class_sql("path")} != 'postfix socket or pid'
+"""
+_LOCKED_FILES = """
 CREATE OR REPLACE TEMP TABLE locked_files AS
 WITH waits AS (
-    SELECT w.path_id, p.path, w.pid, w.tid, w.ts_ns, w.ts_ns + w.dur_ns AS to_ns, w.dur_ns
-    FROM named_waits w JOIN paths p USING (path_id)
-    WHERE w.shown AND w.placed AND w.cause = 'file_lock'
-        AND {class_sql("p.path")} != 'postfix socket or pid'
+    SELECT path_id, pid, tid, ts_ns, ts_ns + dur_ns AS to_ns FROM named_waits
+    WHERE shown AND placed AND cause = 'file_lock'
+        AND path_id IN (SELECT path_id FROM lock_waits)
 ), turns AS (
     SELECT w.path_id, t.pid, coalesce(t.tid, t.pid) AS tid, t.comm,
         greatest(w.ts_ns, t.from_ns) AS from_ns, least(w.to_ns, t.to_ns) AS to_ns
@@ -92,30 +86,30 @@ WITH waits AS (
     SELECT path_id, arg_max(syscall, ns) AS syscall, CAST(max(ns) AS BIGINT) AS ns FROM did
     GROUP BY path_id
 )
-SELECT w.path_id, any_value(w.path) AS path, count(*) AS n, count(DISTINCT w.pid) AS n_victims,
-    CAST(sum(w.dur_ns) AS BIGINT) AS ns, any_value(h.pid) AS holder_pid,
-    (SELECT any_value(comm) FROM threads WHERE tid = any_value(h.pid)) AS holder_comm,
-    CAST(any_value(h.ns) AS BIGINT) AS held_ns, any_value(m.syscall) AS holder_call,
-    coalesce(any_value(m.ns), 0) AS holder_call_ns
-FROM waits w LEFT JOIN worst h USING (path_id) LEFT JOIN mostly m USING (path_id)
-GROUP BY w.path_id
+SELECT w.path_id, w.path, w.n, w.n_victims, w.ns, h.pid AS holder_pid,
+    (SELECT any_value(comm) FROM threads WHERE tid = h.pid) AS holder_comm,
+    CAST(h.ns AS BIGINT) AS held_ns, m.syscall AS holder_call,
+    coalesce(m.ns, 0) AS holder_call_ns
+FROM lock_waits w LEFT JOIN worst h USING (path_id) LEFT JOIN mostly m USING (path_id)
 """
 
 # Dot locks: files created with O_EXCL, or by a link, as locks.
 _LINKS = f"s.syscall IN {of_effect('links')}"
 _LOCK_FILE = f"CASE WHEN {_LINKS} THEN s.path2_id ELSE s.path_id END"
 _LOCKS = f"({_LINKS} OR s.syscall IN {of_kind('open')} AND s.flags & 192 = 192)"
-_DOTLOCKS = f"""
-CREATE OR REPLACE TEMP TABLE dotlock_waits AS
+_LOCK_FILES = f"""
+CREATE OR REPLACE TEMP TABLE lock_files AS
 WITH found AS (
     SELECT DISTINCT {_LOCK_FILE} AS path_id FROM shown_calls s WHERE s.errno = 17 AND {_LOCKS}
-), locks AS (
-    SELECT path_id, path FROM paths JOIN found USING (path_id)
-    WHERE {class_sql("path")} = 'dotlock'
-), tries AS (
+)
+SELECT path_id, path FROM paths JOIN found USING (path_id) WHERE {class_sql("path")} = 'dotlock'
+"""
+_DOTLOCKS = f"""
+CREATE OR REPLACE TEMP TABLE dotlock_waits AS
+WITH tries AS (
     SELECT s.ts_ns, s.dur_ns, s.pid, s.tid, s.comm, s.errno, l.path_id, l.path,
         lead(s.ts_ns) OVER (PARTITION BY s.pid, l.path_id ORDER BY s.ts_ns) AS next_ns
-    FROM shown_calls s JOIN locks l ON l.path_id = {_LOCK_FILE}
+    FROM shown_calls s JOIN lock_files l ON l.path_id = {_LOCK_FILE}
     WHERE s.errno IN (0, 17) AND {_LOCKS}
 ), failed AS (SELECT * FROM tries WHERE errno = 17),
 made AS (SELECT * FROM tries WHERE errno = 0),
@@ -229,9 +223,14 @@ def _lay_out(con: duckdb.DuckDBPyConnection, table: str, kind: type, rows: Itera
     columns = {f.name: _sql_type(f.type) for f in fields(kind)}
     made_of = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
     con.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({made_of})")
-    marks = ", ".join("?" for _ in columns)
-    for row in rows:
-        con.execute(f"INSERT INTO {table} VALUES ({marks})", astuple(row))
+    _fill(con, table, [astuple(row) for row in rows])
+
+
+def _fill(con: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows in one statement."""
+    if rows:
+        marks = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
+        con.execute(f"INSERT INTO {table} VALUES {marks}", [value for row in rows for value in row])
 
 
 def _sql_type(type_: Any) -> str:
@@ -259,16 +258,18 @@ def _settings(work: Work) -> None:
     """Create ``spool_facts``, a row for each spool, and ``cause_facts``, one for each cause."""
     con = work.con
     con.execute("CREATE OR REPLACE TEMP TABLE spool_facts (fstype VARCHAR, options VARCHAR)")
-    for spool in work.meta.get("spools") or []:
-        row = [str(spool.get("fstype", "")), str(spool.get("options", ""))]
-        con.execute("INSERT INTO spool_facts VALUES (?, ?)", row)
+    spools = work.meta.get("spools") or []
+    rows = [[str(spool.get(key, "")) for key in ("fstype", "options")] for spool in spools]
+    _fill(con, "spool_facts", rows)
     con.execute(
         "CREATE OR REPLACE TEMP TABLE cause_facts (cause VARCHAR, label VARCHAR, at_disk BOOLEAN, "
         "ends_with_request BOOLEAN, of_commit BOOLEAN)"
     )
-    for name, cause in CAUSES.items():
-        facts = [name, cause.label, cause.at_disk, cause.ends_with_request, cause.of_commit]
-        con.execute("INSERT INTO cause_facts VALUES (?, ?, ?, ?, ?)", facts)
+    facts = [
+        [name, cause.label, cause.at_disk, cause.ends_with_request, cause.of_commit]
+        for name, cause in CAUSES.items()
+    ]
+    _fill(con, "cause_facts", facts)
 
 
 def _totals(work: Work) -> None:
@@ -278,6 +279,11 @@ def _totals(work: Work) -> None:
 
 def _sql(made: Made, needs: str, query: str) -> Stage:
     return Stage(made.name, tuple(needs.split()), (made,), on(lambda con: con.execute(query)))
+
+
+def _inner(table: str, needs: str, query: str) -> Stage:
+    made = on(lambda con: con.execute(query))
+    return Stage(table, tuple(needs.split()), (), made, inner=(table,))
 
 
 INSIGHT_STAGES: tuple[Stage, ...] = (
@@ -290,15 +296,14 @@ INSIGHT_STAGES: tuple[Stage, ...] = (
         "wait_parts journal_waits commit_waits commit_spans",
         _COMMIT_COSTS,
     ),
-    Stage(
-        "commit_sums",
-        ("wait_parts", "commit_waits", "commit_spans"),
-        (),
-        on(lambda con: con.execute(_COMMIT_SUMS)),
-        inner=("commit_sums",),
+    _inner("lock_waits", "named_waits paths", _LOCK_WAITS),
+    _sql(
+        insight_tables.LOCKED_FILES,
+        "lock_waits named_waits lock_turns waited threads",
+        _LOCKED_FILES,
     ),
-    _sql(insight_tables.LOCKED_FILES, "named_waits paths lock_turns waited threads", _LOCKED_FILES),
-    _sql(insight_tables.DOTLOCK_WAITS, "paths shown_calls waited", _DOTLOCKS),
+    _inner("lock_files", "paths shown_calls", _LOCK_FILES),
+    _sql(insight_tables.DOTLOCK_WAITS, "lock_files shown_calls waited", _DOTLOCKS),
     _sql(insight_tables.DIRECTORY_SYNCS, "shown_calls paths tree", _DIRECTORY_SYNCS),
     _sql(insight_tables.SYNCED_FILES, "waited shown_calls paths", _SYNCED_FILES),
     _sql(insight_tables.READING_ORDERS, "named_waits shown_calls paths", _READING_ORDERS),

@@ -50,8 +50,10 @@ class InsightRule:
             their name; ``mechanism`` is the rest of the sentence.
         remedy: What to try; ``price`` what that costs in durability or risk.
         section: Anchor of the report's section that shows it.
-        most: SQL for the most that can be at stake, ns, of ``cause_times``, ``call_totals`` and
-            recorded tables, which are cheap: where that is too little, nothing else is made.
+        most: SQL for the most that can be at stake, ns, of ``cause_times``, ``call_totals``,
+            recorded tables and ``most_needs``, which are cheap: where that is too little, nothing
+            else is made.
+        most_needs: Further tables that it reads.
         circumstance: It describes what all calls meet, a disk without time left: it stands below
             insights that name what to change.
         of: A key of ``OF``.
@@ -69,6 +71,7 @@ class InsightRule:
     price: str
     section: str
     most: str = ""
+    most_needs: tuple[str, ...] = ()
     circumstance: bool = False
     of: str = "calls"
     least_share: float = LEAST_SHARE
@@ -136,7 +139,8 @@ def _rule(entry: Mapping[str, Any]) -> InsightRule:
         key: " ".join(value.split()) if isinstance(value, str) and key != "sql" else value
         for key, value in entry.items()
     }
-    return InsightRule(**words | {"needs": tuple(entry["needs"])})
+    lists = {key: tuple(entry.get(key, ())) for key in ("needs", "most_needs")}
+    return InsightRule(**words | lists)
 
 
 def find_insights(work: Work, rules: Iterable[InsightRule] | None = None) -> list[Insight]:
@@ -167,7 +171,7 @@ def apply(work: Work, rule: InsightRule) -> list[Insight]:
 
 
 def _can_matter(work: Work, rule: InsightRule) -> bool:
-    work.make("cause_times", "call_totals", "totals")
+    work.make("cause_times", "call_totals", "totals", *rule.most_needs)
     row = work.con.execute(
         f"SELECT ({rule.most}) >= ? * filesystem_ns FROM totals", [rule.least_share]
     ).fetchone()

@@ -89,20 +89,23 @@ SELECT dir, any_value(spool), CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io')
 FROM by_name GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
 """
 
+_CHANGES = of_kind("mkdir", "symlink", "mknod") + of_effect("links", "renames", "removes")
+
 # Names at the snapshot, and those that calls certainly made or removed since.
 _ENTRIES = f"""
 WITH wanted AS (
     SELECT path_id, {{parent}} AS dir FROM paths p WHERE kind = 'spool' AND {{parent}} IN {{dirs}}
 ), start AS (
     SELECT dir, count(*) AS n FROM tree JOIN wanted USING (path_id) GROUP BY dir
+), changing AS (
+    SELECT path_id, path2_id, syscall FROM syscalls WHERE errno = 0 AND (
+        syscall IN {_CHANGES} OR (syscall IN {of_kind("open")} AND flags & 192 = 192))
 ), made AS (
-    SELECT path_id, 1 AS change FROM syscalls WHERE errno = 0 AND (
-        syscall IN {of_kind("mkdir", "symlink", "mknod")}
-        OR (syscall IN {of_kind("open")} AND flags & 192 = 192))
-    UNION ALL SELECT path2_id, 1 FROM syscalls WHERE errno = 0 AND
-        syscall IN {of_effect("links", "renames")}
-    UNION ALL SELECT path_id, -1 FROM syscalls WHERE errno = 0 AND
-        syscall IN {of_effect("removes", "renames")}
+    SELECT unnest([path_id, path2_id]) AS path_id, unnest([
+        CASE WHEN syscall IN {of_effect("removes", "renames")} THEN -1
+            WHEN syscall IN {of_effect("links")} THEN 0 ELSE 1 END,
+        CASE WHEN syscall IN {of_effect("links", "renames")} THEN 1 ELSE 0 END]) AS change
+    FROM changing
 ), change AS (
     SELECT dir, CAST(sum(change) AS BIGINT) AS n FROM made JOIN wanted USING (path_id)
     GROUP BY dir

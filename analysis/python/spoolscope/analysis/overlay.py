@@ -107,6 +107,12 @@ def layers(claims: Mapping[str, np.ndarray], n: int) -> Pieces:
     return pieces if some.all() else pieces.where(some)
 
 
+def arrays(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, np.ndarray]:
+    """Return the columns of a query without nulls; ``fetchnumpy`` would load numpy.ma."""
+    table = con.sql(query).to_arrow_table()
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
 def insert(con: duckdb.DuckDBPyConnection, query: str, rows: Mapping[str, np.ndarray]) -> None:
     """Run a query that reads these columns as the table ``rows``."""
     con.register("rows", pa.table(dict(rows)))

@@ -21,21 +21,21 @@ WITH requests AS (
     FROM block_ios WHERE parent_dev IS NULL OR parent_dev >> 20 != {loop_major}
 ), parts AS (
     SELECT disk, pid, tid, comm, seq,
-        unnest([CASE WHEN preflush THEN '{flush}' ELSE '{queue}' END, '{device}']) AS part,
-        unnest([ts_ns, issue_ns]) AS from_ns, unnest([issue_ns, done_ns]) AS to_ns
+        CAST(CASE WHEN preflush THEN '{flush}' ELSE '{queue}' END AS {kind}) AS part,
+        ts_ns AS from_ns, issue_ns AS to_ns
+    FROM requests WHERE op != 'flush'
+    UNION ALL SELECT disk, pid, tid, comm, seq, CAST('{device}' AS {kind}), issue_ns, done_ns
     FROM requests WHERE op != 'flush'
 ), due AS (
     SELECT disk, pid, tid, comm, seq, CASE WHEN preflush THEN ts_ns ELSE done_ns END AS due_ns
     FROM requests WHERE op != 'flush' AND (preflush OR fua)
 ), emptied AS (
-    SELECT f.disk, d.pid, d.tid, d.comm, d.seq, '{disk_flush}' AS part, f.ts_ns AS from_ns,
-        f.done_ns AS to_ns
+    SELECT f.disk, d.pid, d.tid, d.comm, d.seq, CAST('{disk_flush}' AS {kind}) AS part,
+        f.ts_ns AS from_ns, f.done_ns AS to_ns
     FROM (SELECT disk, ts_ns, done_ns FROM requests WHERE op = 'flush') f
     ASOF LEFT JOIN due d ON d.disk = f.disk AND d.due_ns <= f.ts_ns
 )
-SELECT * REPLACE (CAST(part AS ENUM ('{queue}', '{device}', '{flush}', '{disk_flush}')) AS part)
-FROM (SELECT * FROM parts UNION ALL BY NAME SELECT * FROM emptied)
-WHERE from_ns < to_ns
+SELECT * FROM (SELECT * FROM parts UNION ALL BY NAME SELECT * FROM emptied) WHERE from_ns < to_ns
 """
 
 QUEUE, DEVICE, FLUSH, DISK_FLUSH = "queue", "device", "flush", "disk_flush"
@@ -55,11 +55,9 @@ def find_services(con: duckdb.DuckDBPyConnection) -> None:
     partition that a filesystem lies on. Requests that a loop device made of others are left out, as
     they are the same requests.
     """
-    con.execute(
-        _SERVICES.format(
-            queue=QUEUE, device=DEVICE, flush=FLUSH, disk_flush=DISK_FLUSH, loop_major=LOOP_MAJOR
-        )
-    )
+    parts = {"queue": QUEUE, "device": DEVICE, "flush": FLUSH, "disk_flush": DISK_FLUSH}
+    kind = f"ENUM ({', '.join(repr(part) for part in parts.values())})"
+    con.execute(_SERVICES.format(**parts, kind=kind, loop_major=LOOP_MAJOR))
 
 
 def same_disk(dev: str, disk: str) -> str:
@@ -128,7 +126,8 @@ def _rows(part: pa.Table, names: dict[str, int]) -> np.ndarray:
     )
     op = _codes(part["op"], {kind: code for code, kind in enumerate(KINDS)}, grow=False)
     comm = _codes(part["comm"], names, grow=True)
-    parent = part["parent_dev"].fill_null(0).to_numpy()
+    # As numbers with NaN: to fill nulls, pyarrow would have to load its compute functions.
+    parent = np.nan_to_num(part["parent_dev"].to_numpy()).astype(np.int64)
     looped = parent >> 20 == LOOP_MAJOR
     issued_ns = ts_ns + queue_ns
     rows: np.ndarray = np.array(

@@ -46,6 +46,22 @@ class Rule:
         """Return what its stacks match; it is compiled when first used."""
         return _pattern(self.stack)
 
+    @cached_property
+    def stems(self) -> tuple[tuple[str, ...], ...]:
+        """Return parts of the names of each frame: one of them is in every stack that matches."""
+        frames = split_stack(self.stack)
+        return tuple(tuple(max(name.split("*"), key=len) for name in names) for _, names in frames)
+
+    def may_match(self, text: str) -> bool:
+        """Return False if no stack with frames of this text can match; much quicker than to try."""
+        for stems in self.stems:
+            for stem in stems:
+                if stem in text:
+                    break
+            else:
+                return False
+        return True
+
 
 def bare(symbol: str) -> str:
     """Return a function name without the suffixes that compilers add to clones."""
@@ -175,9 +191,18 @@ def classify(frames: Sequence[str], rules: Iterable[Rule] | None = None) -> Rule
     return _first("\n".join(map(bare, frames)), rules)
 
 
+def of_use(frames: Iterable[str], rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules that can match stacks of these frames.
+
+    Most can match none of a trace: to compile them all would take longer than to use them.
+    """
+    text = "\n".join(map(bare, frames))
+    return tuple(rule for rule in rules if rule.may_match(text))
+
+
 def _first(text: str, rules: Sequence[Rule]) -> Rule | None:
     for rule in rules:
-        if found := rule.pattern.search(text):
+        if rule.may_match(text) and (found := rule.pattern.search(text)):
             inner = _first(text[: found.start()], rules) if rule.around and found.start() else None
             return inner if inner and not inner.last_resort else rule
     return None

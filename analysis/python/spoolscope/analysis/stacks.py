@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.stack_rules import Rule, bare, classify
+from spoolscope.analysis.stack_rules import Rule, bare, classify, of_use
 
 # Frames of going to sleep and of recording it: they do not show the reason.
 _PLUMBING = (
@@ -70,7 +70,9 @@ def label_stacks(con: duckdb.DuckDBPyConnection, rules: Sequence[Rule]) -> None:
     """Create the table ``stack_causes(stack_id, cause, filesystem)``; unknown stacks are absent."""
     known: dict[Frames, Rule | None] = {}
     rows: list[tuple[int, str, str]] = []
-    for stack_id, frames in read_stacks(con).items():
+    stacks = read_stacks(con)
+    rules = of_use({frame for frames in stacks.values() for frame in frames}, rules)
+    for stack_id, frames in stacks.items():
         if frames not in known:
             known[frames] = classify(frames, rules)
         if (rule := known[frames]) is not None:

@@ -140,7 +140,6 @@ class Trace:
                 DuckDB may be forbidden to open files; scans take two to four times as long.
         """
         import duckdb
-        import pyarrow.dataset
 
         self.verify()
         connection = duckdb.connect(":memory:")
@@ -150,6 +149,8 @@ class Trace:
             file = self.file(name)
             if file.exists():
                 if not opens_files:
+                    import pyarrow.dataset  # it takes a tenth of a second
+
                     connection.register(f"file_{name}", pyarrow.dataset.dataset(file))
                     source = f"SELECT * FROM file_{name}"
                 else:
