@@ -11,9 +11,10 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use delays::Delays;
 use disk::Disk;
+use spoolscope_traces::error_code::{self, Code, Failure};
 use std::fs::File;
-use std::io::{BufRead, Write, stdin, stdout};
-use std::path::PathBuf;
+use std::io::{BufRead, ErrorKind, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, RwLock};
 
@@ -28,8 +29,8 @@ const MODEL_THREADS: usize = 40;
 /// disk, TO exclusive; the latest line that fits a request counts; a flush has no place) or
 /// `clear`, or `model on` or `model off`: requests take the time of the device model, or none; off
 /// at the beginning; or `path NS`: how long a request without a delay takes, by which those of a
-/// model without an arm are shorter. It is answered by `ok`, after which the delay is in force, or by `error ...`. The end
-/// of input is the end of the disk.
+/// model without an arm are shorter. It is answered by `ok`, after which the delay is in force, or by a line of JSON with
+/// code, message and remedy. The end of input is the end of the disk.
 ///
 /// The log has a line for every delayed request: kind, offset, bytes, begin and end in
 /// nanoseconds since the epoch. A flush waits but does not write IMAGE to its own disk.
@@ -52,10 +53,7 @@ fn main() -> ExitCode {
         // The mount dies with the connection; the process that mounted it, or its namespace,
         // removes it.
         Ok(()) => std::process::exit(0),
-        Err(error) => {
-            eprintln!("spoolscope-slowdisk: error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => ExitCode::from(error_code::report("spoolscope-slowdisk", &error)),
     }
 }
 
@@ -72,12 +70,23 @@ fn run(cli: &Cli) -> Result<()> {
     config.n_threads = Some(cli.model.as_ref().map_or(THREADS, |_| MODEL_THREADS));
     config.mount_options = vec![fuser::MountOption::FSName("spoolscope-slowdisk".to_owned())];
     let session = fuser::Session::new(disk, &cli.mountpoint, &config)
-        .with_context(|| format!("mount on {}", cli.mountpoint.display()))?;
+        .map_err(|error| refused(&error, &cli.mountpoint))?;
     leave_mounts().context("leave the mount namespace")?;
     let session = session.spawn().context("serve")?;
     obey(&delays)?;
     std::mem::forget(session);
     Ok(())
+}
+
+/// Return why the disk cannot be mounted.
+fn refused(error: &std::io::Error, place: &Path) -> Failure {
+    let (code, remedy) = match error.kind() {
+        ErrorKind::PermissionDenied => (Code::NotPermitted, "run as root"),
+        ErrorKind::NotFound => (Code::NoKernel, "load the kernel module fuse"),
+        _ => (Code::Failed, ""),
+    };
+    let message = format!("mount on {}: {error}", place.display());
+    Failure::new(code, message, remedy)
 }
 
 /// Enter a new mount namespace. The last process of the namespace in which the filesystem on this
@@ -108,7 +117,7 @@ fn obey(delays: &RwLock<Delays>) -> Result<()> {
             .tell(&line?);
         match outcome {
             Ok(()) => writeln!(out, "ok")?,
-            Err(error) => writeln!(out, "error {error:#}")?,
+            Err(error) => writeln!(out, "{}", error_code::line(&error))?,
         }
     }
     Ok(())

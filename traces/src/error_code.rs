@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::text::{complain, shown_json};
 
@@ -71,6 +71,16 @@ impl Failure {
             remedy: remedy.into(),
         }
     }
+
+    /// Reads what `line` wrote; `None` if it is anything else.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let said: Value = serde_json::from_str(line).ok()?;
+        let text = |key: &str| said[key].as_str();
+        let code = Code::ALL
+            .iter()
+            .find(|(_, name)| Some(*name) == text("code"))?;
+        Some(Self::new(code.0, text("message")?, text("remedy")?))
+    }
 }
 
 impl fmt::Display for Failure {
@@ -106,16 +116,21 @@ pub fn parts(error: &anyhow::Error) -> (Code, String, String) {
     (code, words.join(": "), remedy)
 }
 
+/// Returns an error as one line of JSON, for the program that called this one.
+pub fn line(error: &anyhow::Error) -> String {
+    let (code, message, remedy) = parts(error);
+    let line = json!({"code": code.name(), "message": message, "remedy": remedy});
+    shown_json(&line.to_string())
+}
+
 /// Prints an error on stderr; returns the exit status.
 pub fn report(program: &str, error: &anyhow::Error) -> u8 {
-    let (code, message, remedy) = parts(error);
     if std::env::var_os(FORM).is_some_and(|form| form == "json") {
-        let line = json!({"code": code.name(), "message": message, "remedy": remedy});
-        complain(&shown_json(&line.to_string()));
+        complain(&line(error));
     } else {
         complain(&format!("{program}: error: {error:#}"));
     }
-    code as u8
+    parts(error).0 as u8
 }
 
 #[cfg(test)]
@@ -140,6 +155,22 @@ mod tests {
             other,
             (Code::Failed, "the disk is gone".to_owned(), String::new())
         );
+    }
+
+    #[test]
+    fn a_failure_goes_from_one_process_to_another() {
+        let failure = Failure::new(Code::TooSmall, "no room for \u{1b}", "give more");
+        let error = Err::<(), _>(failure).context("fill").unwrap_err();
+        let read = Failure::of_line(&line(&error)).map(anyhow::Error::new);
+        assert_eq!(read.map(|error| parts(&error)), Some(parts(&error)));
+        for other in [
+            "",
+            "x",
+            "{}",
+            r#"{"code": "later", "message": "", "remedy": ""}"#,
+        ] {
+            assert!(Failure::of_line(other).is_none(), "{other}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ CRATE_ARROWS = {
     "traces": set(),
     "tracers": {"spoolscope-traces"},
     "replay": {"spoolscope-traces"},
-    "analysis": set(),
+    "analysis": {"spoolscope-traces"},
 }
 GENERIC = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 SUFFIXES = {".py", ".rs", ".c", ".h", ".sh"}

@@ -54,13 +54,29 @@ def test_the_replayer_reports_a_code_whatever_its_message_says(tmp_path: Path) -
     assert told.stderr.startswith("spoolscope-replay: error: "), "a person reads text"
 
 
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("spoolscope-replay", ["check", "MISSING"]),
+        ("spoolscope-slowdisk", ["MISSING", "MISSING", "MISSING"]),
+        ("spoolscope-workload", ["qmail", "deliver", "--root", "MISSING", "--scale", "0.001",
+                                 "--report", "MISSING"]),
+    ],
+)  # fmt: skip
+def test_every_native_program_reports_a_code(
+    program: str, words: list[str], tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing")
+    asked = [find_binary(program), *(word.replace("MISSING", missing) for word in words)]
+    done = subprocess.run(asked, capture_output=True, text=True, env=environment())
+    answer = json.loads(done.stderr)
+    assert (done.returncode, answer["code"]) == (Code.FAILED, "failed")
+    assert "No such file" in answer["message"]
+
+
 def test_python_reads_no_words_of_native_programs() -> None:
     root = Path(__file__).resolve().parents[2]
-    places = [root / name / "python" for name in ("traces", "tracers", "replay")]
-    found = {
-        file.name
-        for place in places
-        for file in place.rglob("*.py")
-        if re.search(r"[\"']spoolscope-(record|replay): ", file.read_text())
-    }
-    assert found == set()
+    places = [root / name / "python" for name in ("traces", "tracers", "replay", "analysis")]
+    read = re.compile(r"[\"'](spoolscope-(record|replay|slowdisk|workload): |error: [\"'])")
+    files = (file for place in places for file in place.rglob("*.py"))
+    assert {file.name for file in files if read.search(file.read_text())} == set()

@@ -6,6 +6,7 @@ use crate::random::Random;
 use crate::report::Report;
 use crate::usage::now_ns;
 use anyhow::{Context, Result, bail, ensure};
+use spoolscope_traces::text::complain;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -245,7 +246,9 @@ impl<'a> Client<'a> {
             if !self.printed.contains(&kind) {
                 self.printed.push(kind);
                 let kind = KINDS[usize::from(kind)];
-                eprintln!("spoolscope-workload: the first of {kind}: {error:#}");
+                complain(&format!(
+                    "spoolscope-workload: the first of {kind}: {error:#}"
+                ));
             }
         }
         std::thread::sleep(AFTER_ERROR);

@@ -25,6 +25,7 @@ use boxes::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use report::Report;
 use serde::Serialize;
+use spoolscope_traces::error_code;
 use std::fs;
 use std::io::{BufWriter, stdout};
 use std::path::{Path, PathBuf};
@@ -160,10 +161,7 @@ pub fn scaled(n: u64, scale: f64) -> u64 {
 fn main() -> ExitCode {
     match run(Options::parse().workload) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("spoolscope-workload: error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => ExitCode::from(error_code::report("spoolscope-workload", &error)),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::report::{Laps, Report};
 use crate::usage::{end_with_parent, now_ns, wait_for};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use spoolscope_traces::error_code::{self, Failure};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -99,15 +100,25 @@ fn be(worker: Worker, mut gate: File, mut tell: File) -> ! {
     let name = std::ffi::CString::new(worker.name).unwrap_or_default();
     // SAFETY: the name ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    let status = match work(worker, &mut gate, &mut tell) {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("spoolscope-workload: error: {error:#}");
-            1
-        }
-    };
+    let done = work(worker, &mut gate, &mut tell);
+    leave(done, tell)
+}
+
+/// End this process; its parent prints its failure.
+fn leave(done: Result<()>, mut tell: File) -> ! {
+    if let Err(error) = &done {
+        // A parent that reads no more has ended.
+        let _ = tell.write_all(error_code::line(error).as_bytes());
+    }
     // SAFETY: ends this process without the clean-up that belongs to its parent.
-    unsafe { libc::_exit(status) }
+    unsafe { libc::_exit(i32::from(done.is_err())) }
+}
+
+/// Return the failure of a process, from what it told and its status.
+fn failure(name: &str, said: &[u8], status: i32) -> anyhow::Error {
+    let told = std::str::from_utf8(said).ok().and_then(Failure::of_line);
+    let cause = told.map_or_else(|| anyhow!("status {status:#x}"), anyhow::Error::new);
+    cause.context(format!("a process {name} failed"))
 }
 
 fn work(worker: Worker, gate: &mut File, tell: &mut File) -> Result<()> {
@@ -134,7 +145,7 @@ fn gathered(children: Vec<Child>, kinds: &[&str]) -> Result<Report> {
         child.output.read_to_end(&mut said)?;
         let (status, usage) = wait_for(child.pid)?;
         if status != 0 {
-            failed = Some(child.name);
+            failed = Some(failure(child.name, &said, status));
             continue;
         }
         report
@@ -159,8 +170,8 @@ fn gathered(children: Vec<Child>, kinds: &[&str]) -> Result<Report> {
             }
         }
     }
-    if let Some(name) = failed {
-        bail!("a process {name} failed");
+    if let Some(error) = failed {
+        return Err(error);
     }
     report.wall_ns = end.saturating_sub(begin);
     for (kind, times) in laps {
@@ -183,24 +194,22 @@ fn pipe() -> Result<(File, File)> {
 
 /// Do something in a forked process, as a program that forks for it.
 pub fn forked(act: impl FnOnce() -> Result<()>) -> Result<()> {
+    let (mut output, tell) = pipe()?;
     // SAFETY: this process has one thread.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()).context("fork"),
         0 => {
             end_with_parent();
-            let status = match act() {
-                Ok(()) => 0,
-                Err(error) => {
-                    eprintln!("spoolscope-workload: error: {error:#}");
-                    1
-                }
-            };
-            // SAFETY: as above.
-            unsafe { libc::_exit(status) }
+            leave(act(), tell)
         }
-        pid => match wait_for(pid)? {
-            (0, _) => Ok(()),
-            _ => bail!("a forked process failed"),
-        },
+        pid => {
+            drop(tell);
+            let mut said = Vec::new();
+            output.read_to_end(&mut said)?;
+            match wait_for(pid)? {
+                (0, _) => Ok(()),
+                (status, _) => Err(failure("that was forked", &said, status)),
+            }
+        }
     }
 }

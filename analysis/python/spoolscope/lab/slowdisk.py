@@ -1,5 +1,6 @@
 """The slow disk: a file with delays, or with times of a device model, behind a loop device."""
 
+import json
 import mmap
 import os
 import statistics
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from spoolscope.traces import native_failures
 from spoolscope.traces.devices import DeviceModel
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
@@ -70,6 +72,7 @@ class SlowDisk:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=native_failures.environment(),
         )
         self._expect("ready")
         self._come_first()
@@ -142,13 +145,15 @@ class SlowDisk:
         said = self._process.stdout.readline().strip() if self._process.stdout else ""
         if said == answer:
             return
-        error = said
-        if not said and self._process.stderr is not None:
-            error = self._process.stderr.read().strip().rpartition("error: ")[2]
+        name, remedy = "spoolscope-slowdisk", "run as root, with FUSE"
+        if said:
+            error = native_failures.of_answer(name, json.loads(said), remedy=remedy)
+        else:
+            words = self._process.stderr.read() if self._process.stderr else ""
+            status = self._process.wait()
+            error = native_failures.of_process(name, status, words, remedy=remedy)
         self.close()
-        raise SpoolscopeError(
-            f"the slow disk failed: {error or 'it ended'}", remedy="run as root, with FUSE"
-        )
+        raise SpoolscopeError(f"the slow disk failed: {error.message}", remedy=error.remedy)
 
 
 def _quickest_read_ns(device: Path) -> int:

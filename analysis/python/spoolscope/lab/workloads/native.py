@@ -2,6 +2,7 @@
 
 import subprocess
 
+from spoolscope.traces import native_failures
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 
@@ -23,13 +24,16 @@ def call(words: list[str]) -> str:
     Raises:
         SpoolscopeError: it failed; the message is its own.
     """
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    form = native_failures.environment()
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=form)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        first = next((line for line in said if "error: " in line), said[-1])
         own = next(place for place, word in enumerate(words) if word.endswith(PROGRAM))
-        raise SpoolscopeError(
-            f"{' '.join(words[own + 1 : own + 3])} failed: {first.rpartition('error: ')[2]}",
+        step = " ".join(words[own + 1 : own + 3])
+        error = native_failures.of_process(
+            PROGRAM,
+            done.returncode,
+            done.stderr,
             remedy="try another candidate or a smaller --scale, or run 'make setup' again",
         )
+        raise SpoolscopeError(f"{step} failed: {error.message}", remedy=error.remedy)
     return done.stdout
