@@ -9,12 +9,14 @@ use anyhow::{Context, Result, ensure};
 use foldhash::{HashMap, HashMapExt};
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::str::FromStr;
 
-use crate::errno::check;
 use crate::pieces::Pieces;
 use crate::sandbox::Confinement;
+use crate::target_files::{as_path, check, make_directory, make_file, make_node, statvfs};
 
 /// The age that a filesystem gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +51,7 @@ const DIRECTORIES: u64 = 64;
 /// Size of a file whose pieces show in how many pieces the free space is.
 const PROBE: u64 = 64 << 20;
 const PLACE: &[u8] = b"lost+found";
+const NO_ROOM_SHOWN: &str = "target has no statvfs";
 
 /// One operation of the churn; files are numbered in the order they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +157,8 @@ impl Dice {
 pub fn churn(age: Age, confinement: &Confinement) -> Result<Value> {
     let at = |name: &str| confinement.path(&[PLACE, name.as_bytes()].concat());
     for place in std::iter::once(String::new()).chain((0..DIRECTORIES).map(directory)) {
-        make_directory(&at(&place))?;
+        let path = at(&place);
+        make_directory(&path).with_context(|| format!("cannot make {path:?}"))?;
     }
     let free_bytes = free(&at(""))?;
     let fresh = probe(&at(""), &at("/probe"))?;
@@ -207,47 +211,21 @@ fn name(file: u64) -> String {
     format!("{}/{file}", directory(file % DIRECTORIES))
 }
 
-fn make_directory(path: &CStr) -> Result<()> {
-    // SAFETY: the path is NUL-terminated.
-    match check(unsafe { libc::mkdir(path.as_ptr(), 0o700) }) {
-        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
-            Err(error).with_context(|| format!("cannot make {path:?}"))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn remove(path: &CStr) -> Result<()> {
-    // SAFETY: the path is NUL-terminated.
-    check(unsafe { libc::unlink(path.as_ptr()) })
-        .with_context(|| format!("cannot remove {path:?}"))?;
-    Ok(())
+    fs::remove_file(as_path(path)).with_context(|| format!("cannot remove {path:?}"))
 }
 
 /// Returns the free bytes, with those reserved for root: left out, they would stay in one piece.
 fn free(place: &CStr) -> Result<u64> {
-    let stat = statvfs(place)?;
+    let stat = statvfs(place).context(NO_ROOM_SHOWN)?;
     Ok(stat.f_bfree * stat.f_frsize)
-}
-
-fn statvfs(place: &CStr) -> Result<libc::statvfs> {
-    // SAFETY: zero is a valid statvfs; the path is NUL-terminated.
-    unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        check(libc::statvfs(place.as_ptr(), &raw mut stat)).context("target has no statvfs")?;
-        Ok(stat)
-    }
 }
 
 /// Writes back everything that was done to the filesystem.
 pub fn settle(place: &CStr) -> Result<()> {
-    // SAFETY: the path is NUL-terminated; the descriptor is closed.
-    unsafe {
-        let fd = check(libc::open(place.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))?;
-        let done = check(libc::syncfs(fd));
-        libc::close(fd);
-        done.context("cannot write the filesystem back")?;
-    }
+    let root = File::open(as_path(place))?;
+    // SAFETY: plain system call on an open file.
+    check(unsafe { libc::syncfs(root.as_raw_fd()) }).context("cannot write the filesystem back")?;
     Ok(())
 }
 
@@ -256,8 +234,7 @@ fn allocate(path: &CStr, size: u64) -> Result<bool> {
     match try_allocate(path, size) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
-            // SAFETY: the path is NUL-terminated; it may not be there.
-            unsafe { libc::unlink(path.as_ptr()) };
+            let _gone = fs::remove_file(as_path(path)); // it may not be there
             Ok(false)
         }
         Err(error) => Err(error).with_context(|| format!("cannot make {path:?}")),
@@ -265,33 +242,17 @@ fn allocate(path: &CStr, size: u64) -> Result<bool> {
 }
 
 fn try_allocate(path: &CStr, size: u64) -> io::Result<()> {
-    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the path is NUL-terminated; the descriptor is closed.
-    unsafe {
-        let fd = check(libc::open(path.as_ptr(), flags, 0o600))?;
-        let done = match check(libc::fallocate(fd, 0, 0, size as i64)) {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(fd, size),
-            done => done.map(drop),
-        };
-        libc::close(fd);
-        done
-    }
-}
-
-/// Writes zeros: ext2 and ext3 cannot allocate without writing.
-fn write_zeros(fd: libc::c_int, size: u64) -> io::Result<()> {
-    let zeros = vec![0_u8; LARGEST as usize];
-    let mut left = size;
-    while left > 0 {
-        let piece = left.min(LARGEST) as usize;
-        // SAFETY: the buffer is valid for its length.
-        let done = unsafe { libc::write(fd, zeros.as_ptr().cast(), piece) };
-        match done {
-            1.. => left -= done as u64,
-            _ => return Err(io::Error::last_os_error()),
+    let mut file = make_file(path, 0o600)?;
+    // SAFETY: plain system call on an open file.
+    match check(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as i64) }) {
+        // ext2 and ext3 cannot allocate without writing.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            let zeros = vec![0_u8; LARGEST as usize];
+            let mut pieces = (0..size).step_by(zeros.len());
+            pieces.try_for_each(|at| file.write_all(&zeros[..LARGEST.min(size - at) as usize]))
         }
+        done => done.map(drop),
     }
-    Ok(())
 }
 
 /// Returns in how many pieces a new file is, and removes it.
@@ -321,7 +282,7 @@ impl Crowd {
         confinement: &Confinement,
     ) -> Result<Self> {
         const MOST: usize = 256;
-        let stat = statvfs(&confinement.path(b""))?;
+        let stat = statvfs(&confinement.path(b"")).context(NO_ROOM_SHOWN)?;
         let unlimited = stat.f_files == 0;
         let mut inodes = if unlimited {
             u64::MAX
@@ -335,8 +296,7 @@ impl Crowd {
             for _ in 0..names.min(inodes) {
                 let name = format!("/.spoolscope-aged.{:016x}", dice.throw());
                 let path = confinement.path(&[directory, name.as_bytes()].concat());
-                // SAFETY: the path is NUL-terminated.
-                check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFREG | 0o600, 0) })
+                make_node(&path, libc::S_IFREG | 0o600)
                     .with_context(|| format!("cannot make {path:?}"))?;
                 crowd.0.push(path);
             }

@@ -2,18 +2,20 @@
 
 use anyhow::{Context, Result, anyhow};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use std::ffi::{CStr, CString};
-use std::io;
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::age::{self, Age, Crowd};
-use crate::errno::check;
 use crate::model::expect::tree::{Thing, Tree};
 use crate::model::state::names::parent_of;
 use crate::pattern::Pattern;
 use crate::pieces::Pieces;
 use crate::sandbox::Confinement;
 use crate::semantics;
+use crate::target_files::{as_path, make_directory, make_file, make_node};
 use crate::xattrs;
 
 const PIECE: i64 = 1 << 20;
@@ -168,13 +170,7 @@ impl Maker<'_> {
     /// Makes lost+found, which on ext* is there already.
     fn make_lost_and_found(&self) -> Result<()> {
         let path = self.confinement.path(b"lost+found");
-        // SAFETY: the path is NUL-terminated.
-        match check(unsafe { libc::mkdir(path.as_ptr(), 0o700) }) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(error).context("cannot make lost+found")
-            }
-            _ => Ok(()),
-        }
+        make_directory(&path).context("cannot make lost+found")
     }
 
     /// Makes and finishes files; returns those refused.
@@ -234,9 +230,7 @@ impl Maker<'_> {
 
     fn link(&self, first: &[u8], name: &[u8]) -> Result<()> {
         let (first, path) = (self.confinement.path(first), self.confinement.path(name));
-        // SAFETY: both strings are NUL-terminated.
-        check(unsafe { libc::link(first.as_ptr(), path.as_ptr()) })
-            .map(drop)
+        fs::hard_link(as_path(&first), as_path(&path))
             .with_context(|| format!("cannot make '{}'", String::from_utf8_lossy(name)))
     }
 
@@ -263,71 +257,49 @@ fn make(
     built: &mut Built,
 ) -> Result<bool> {
     let mode = thing.attributes.mode;
-    // SAFETY: strings are NUL-terminated; results are checked.
-    unsafe {
-        match mode & libc::S_IFMT {
-            libc::S_IFDIR => match check(libc::mkdir(path.as_ptr(), 0o700)) {
-                Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
-                    return Err(error.into());
-                }
-                _ => built.directories += 1,
-            },
-            libc::S_IFLNK if confinement.chrooted => {
-                let target = CString::new(thing.target.clone())?;
-                check(libc::symlink(target.as_ptr(), path.as_ptr()))?;
-                built.others += 1;
-            }
-            libc::S_IFIFO | libc::S_IFSOCK => {
-                check(libc::mknod(path.as_ptr(), mode & libc::S_IFMT | 0o600, 0))?;
-                built.others += 1;
-            }
-            libc::S_IFCHR | libc::S_IFBLK => {
-                check(libc::mknod(path.as_ptr(), libc::S_IFSOCK | 0o600, 0))?;
-                built.stand_ins += 1;
-            }
-            libc::S_IFREG | 0 => {
-                write_file(thing, path, first_mode, pattern)?;
-                built.files += 1;
-                built.bytes += thing.takes;
-            }
-            _ => {
-                built.refused += 1;
-                return Ok(false);
-            }
+    match mode & libc::S_IFMT {
+        libc::S_IFDIR => {
+            make_directory(path)?;
+            built.directories += 1;
+        }
+        libc::S_IFLNK if confinement.chrooted => {
+            symlink(OsStr::from_bytes(&thing.target), as_path(path))?;
+            built.others += 1;
+        }
+        libc::S_IFIFO | libc::S_IFSOCK => {
+            make_node(path, mode & libc::S_IFMT | 0o600)?;
+            built.others += 1;
+        }
+        libc::S_IFCHR | libc::S_IFBLK => {
+            make_node(path, libc::S_IFSOCK | 0o600)?;
+            built.stand_ins += 1;
+        }
+        libc::S_IFREG | 0 => {
+            write_file(thing, path, first_mode, pattern)?;
+            built.files += 1;
+            built.bytes += thing.takes;
+        }
+        _ => {
+            built.refused += 1;
+            return Ok(false);
         }
     }
     Ok(true)
 }
 
 fn write_file(thing: &Thing, path: &CStr, mode: u32, pattern: &Pattern) -> Result<()> {
-    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | libc::O_NOFOLLOW;
-    // SAFETY: the path is NUL-terminated; the descriptor is closed below.
-    let fd = check(unsafe { libc::open(path.as_ptr(), flags, mode) })?;
-    let ranges = thing.written.ranges().iter();
-    let mut written = ranges.map(|range| write_range(fd, thing.ino, *range, pattern));
-    let mut result = written.find(Result::is_err).unwrap_or(Ok(()));
-    let end = thing.written.ranges().last().map_or(0, |range| range.1);
-    if result.is_ok() && end < thing.attributes.size {
-        // SAFETY: opened above.
-        let ends = check(unsafe { libc::ftruncate(fd, thing.attributes.size) });
-        result = ends.map(drop).context("cannot end in a hole");
-    }
-    // SAFETY: opened above.
-    unsafe { libc::close(fd) };
-    result
-}
-
-fn write_range(fd: libc::c_int, ino: u64, range: (i64, i64), pattern: &Pattern) -> Result<()> {
-    let (mut at, end) = range;
-    while at < end {
-        let piece = PIECE.min(end - at) as usize;
-        let bytes = pattern.bytes(ino, at, piece).context("piece too long")?;
-        // SAFETY: `bytes` is valid for `piece` bytes.
-        let done = unsafe { libc::pwrite(fd, bytes.as_ptr().cast(), piece, at) };
-        if done <= 0 {
-            return Err(io::Error::last_os_error().into());
+    let file = make_file(path, mode)?;
+    let ranges = thing.written.ranges();
+    for (from, to) in ranges {
+        for at in (*from..*to).step_by(PIECE as usize) {
+            let piece = PIECE.min(to - at) as usize;
+            let bytes = pattern.bytes(thing.ino, at, piece);
+            file.write_all_at(bytes.context("piece too long")?, at as u64)?;
         }
-        at += done as i64;
+    }
+    if ranges.last().map_or(0, |range| range.1) < thing.attributes.size {
+        let ends = file.set_len(thing.attributes.size as u64);
+        ends.context("cannot end in a hole")?;
     }
     Ok(())
 }
@@ -339,20 +311,20 @@ fn finish(thing: &Thing, path: &CStr, confinement: &Confinement, moded: bool) ->
         tv_sec: attributes.mtime_ns.div_euclid(1_000_000_000),
         tv_nsec: attributes.mtime_ns.rem_euclid(1_000_000_000),
     };
-    // SAFETY: the path is NUL-terminated and `times` has two elements.
-    unsafe {
-        let own = (attributes.uid, attributes.gid) == (libc::geteuid(), libc::getegid());
-        if confinement.owners && !own {
-            check(libc::lchown(path.as_ptr(), attributes.uid, attributes.gid))?;
-        }
-        if !link && !moded {
-            check(libc::chmod(path.as_ptr(), attributes.mode & 0o7777))?;
-        }
-        if attributes.mtime_ns > 0 {
-            let times = [time, time];
-            let flags = libc::AT_SYMLINK_NOFOLLOW;
-            libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags);
-        }
+    let owner = (attributes.uid, attributes.gid);
+    // SAFETY: plain system calls.
+    let own = owner == unsafe { (libc::geteuid(), libc::getegid()) };
+    if confinement.owners && !own {
+        lchown(as_path(path), Some(owner.0), Some(owner.1))?;
+    }
+    if !link && !moded {
+        let mode = Permissions::from_mode(attributes.mode & 0o7777);
+        fs::set_permissions(as_path(path), mode)?;
+    }
+    if attributes.mtime_ns > 0 {
+        let (times, flags) = ([time, time], libc::AT_SYMLINK_NOFOLLOW);
+        // SAFETY: the path is NUL-terminated and `times` has two elements.
+        unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags) };
     }
     Ok(())
 }

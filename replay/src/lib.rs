@@ -8,7 +8,6 @@ mod commands;
 mod cut;
 mod derived;
 mod engine;
-mod errno;
 mod explain;
 mod fixture;
 mod followed;
@@ -25,6 +24,7 @@ mod sandbox;
 mod scale;
 mod semantics;
 mod sorted_ops;
+mod target_files;
 #[cfg(test)]
 mod testing;
 mod touches;

@@ -3,8 +3,11 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 
-use crate::errno::check;
+use crate::target_files::as_path;
 
 /// _IOWR('f', 11, struct fiemap)
 const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
@@ -61,14 +64,10 @@ impl Pieces {
 
     /// Counts a file. Data not yet written back has no place; some filesystems report no places.
     pub fn add(&mut self, path: &CStr) -> Result<()> {
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: the path is NUL-terminated; the descriptor is closed.
-        let found = unsafe {
-            let fd = check(libc::open(path.as_ptr(), flags))?;
-            let found = runs(fd);
-            libc::close(fd);
-            found
-        };
+        let mut how = File::options();
+        how.read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let found = runs(&how.open(as_path(path))?);
         if found.is_empty() {
             return Ok(());
         }
@@ -84,7 +83,7 @@ impl Pieces {
 }
 
 /// Returns the lengths of the stretches of the device that hold a file, in bytes.
-fn runs(fd: libc::c_int) -> Vec<u64> {
+fn runs(file: &File) -> Vec<u64> {
     let mut found: Vec<u64> = Vec::new();
     let (mut start, mut end) = (0, None);
     loop {
@@ -98,7 +97,7 @@ fn runs(fd: libc::c_int) -> Vec<u64> {
             extents: [Extent::default(); BATCH],
         };
         // SAFETY: the kernel fills at most `count` extents.
-        if unsafe { libc::ioctl(fd, FS_IOC_FIEMAP, &raw mut map) } < 0 {
+        if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut map) } < 0 {
             return Vec::new();
         }
         let extents = &map.extents[..(map.mapped as usize).min(BATCH)];

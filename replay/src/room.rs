@@ -6,6 +6,7 @@ use spoolscope_traces::error_code::{Code, Failure};
 use std::ffi::{CStr, CString};
 
 use crate::sandbox::Confinement;
+use crate::target_files::statvfs;
 
 /// Room left to other programs: a hundredth of the filesystem, but at most this many bytes.
 const MOST_LEFT: u64 = 1 << 30;
@@ -70,10 +71,6 @@ fn left_of(size: u64) -> u64 {
 
 /// Returns the bytes free for all users, and the size.
 fn bytes(root: &CStr) -> Option<(u64, u64)> {
-    // SAFETY: zero is a valid statvfs; the path is NUL-terminated.
-    unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(root.as_ptr(), &raw mut stat) == 0)
-            .then(|| (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
-    }
+    let stat = statvfs(root).ok()?;
+    Some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
 }
