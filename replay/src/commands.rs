@@ -20,6 +20,7 @@ use crate::age::{self, Age};
 use crate::cli::{self, Cli, Order, Verb};
 use crate::derived;
 use crate::engine::cpus::Meter;
+use crate::engine::descendants::Descendants;
 use crate::engine::outcomes::Outcomes;
 use crate::engine::pace::Pace;
 use crate::engine::schedule::Schedule;
@@ -251,7 +252,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
     let output = arguments.outcomes.as_deref().map(create).transpose()?;
     let progress = arguments.progress.as_deref().map(create).transpose()?;
     let summary_file = arguments.summary.as_deref().map(create).transpose()?;
-    let cpus = Meter::open();
+    let (cpus, tasks) = (Meter::open(), Descendants::open());
     let confinement = sandbox::enter(&arguments.target)?;
     if !arguments.prepared {
         prepare(
@@ -279,6 +280,7 @@ fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {
         stall_ns: (arguments.stall * 1e9) as i64,
         progress,
         cpus,
+        tasks,
         content,
         listings,
         passes,

@@ -8,6 +8,7 @@ mod clock;
 mod control;
 mod copies;
 pub mod cpus;
+pub mod descendants;
 mod fds;
 mod futex;
 mod gate;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::engine::args;
 use crate::engine::clock::{epoch_less_monotonic_ns, now_ns};
 use crate::engine::cpus::{Meter, Shares};
+use crate::engine::descendants::Descendants;
 use crate::engine::futex::{futex_wait, futex_wake};
 use crate::engine::gate::state;
 use crate::engine::life;
@@ -49,6 +50,7 @@ pub struct Options {
     /// File of one JSON line, which is overwritten again and again.
     pub progress: Option<File>,
     pub cpus: Meter,
+    pub tasks: Descendants,
     pub content: Content,
     pub listings: &'static Listings,
     /// Open files that change hands.
@@ -104,6 +106,7 @@ pub fn run(
         started: 0,
         progress: options.progress,
         cpus: options.cpus,
+        tasks: options.tasks,
         summary: Summary::default(),
         watchdog: Watchdog::new(options.stall_ns),
         room,
@@ -163,6 +166,7 @@ struct Supervisor {
     started: usize,
     progress: Option<File>,
     cpus: Meter,
+    tasks: Descendants,
     summary: Summary,
     watchdog: Watchdog,
     room: Room,
@@ -191,7 +195,8 @@ impl Supervisor {
             }
             self.start_roots()?;
             self.reap();
-            self.summary.given_up += self.watchdog.look(&self.context.schedule);
+            let schedule = &self.context.schedule;
+            self.summary.given_up += self.watchdog.look(schedule, &self.tasks);
             self.watchdog.require_life(&self.context.schedule)?;
             self.room.require(now_ns())?;
             self.report();
@@ -413,11 +418,7 @@ impl Supervisor {
 
     fn kill_all(&self) {
         for gate in self.context.schedule.gates {
-            let pid = gate.pid.load(SeqCst);
-            if pid != 0 {
-                // SAFETY: a child of this process, not yet reaped or gone without harm.
-                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
-            }
+            self.tasks.kill(gate.pid.load(SeqCst));
         }
     }
 }

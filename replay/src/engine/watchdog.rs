@@ -6,6 +6,7 @@ use spoolscope_traces::text::complain;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::engine::clock::now_ns;
+use crate::engine::descendants::Descendants;
 use crate::engine::gate::{Gate, state};
 use crate::engine::schedule::Schedule;
 use crate::semantics::{self, Kind};
@@ -68,7 +69,7 @@ impl Watchdog {
     }
 
     /// Makes one thread that waits in vain give up; returns how many did.
-    pub fn look(&mut self, schedule: &Schedule) -> u64 {
+    pub fn look(&mut self, schedule: &Schedule, tasks: &Descendants) -> u64 {
         let now = now_ns();
         if now - self.last_ns < INTERVAL_NS {
             return 0;
@@ -90,7 +91,7 @@ impl Watchdog {
         report(schedule, first);
         gate.give_up.store(1, SeqCst);
         if gate.state.load(Relaxed) == state::CALLING {
-            nudge(gate);
+            tasks.interrupt(gate.pid.load(SeqCst), gate.tid.load(SeqCst));
         } else {
             gate.wake();
         }
@@ -204,12 +205,6 @@ fn hung(schedule: &Schedule, overdue: &[(i64, usize)], now: i64) -> String {
     let waits = |gate: &&Gate| gate.state.load(Relaxed) == state::WAITING;
     let waiting = schedule.gates.iter().filter(waits).count();
     format!("{}; {waiting} threads wait for others", named.join("; "))
-}
-
-fn nudge(gate: &Gate) {
-    let (pid, tid) = (gate.pid.load(SeqCst), gate.tid.load(SeqCst));
-    // SAFETY: a task of this replay; the signal only interrupts its call.
-    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
 }
 
 fn report(schedule: &Schedule, thread: usize) {
