@@ -3,7 +3,7 @@
 use spoolscope_traces::records::{END_DOT, END_NONE, END_SLASH, NONE, PlanOp};
 
 use crate::semantics::{
-    Kind, end, has_second_path, kind, leads_through, leads_up, open_flags, uses_path,
+    Kind, OpenFlags, creates, end, has_second_path, kind, leads_through, leads_up, uses_path,
 };
 
 /// State that a name must have had just before the call, given its result.
@@ -157,12 +157,10 @@ fn succeeded(op: &PlanOp) -> Touches {
 }
 
 fn opened(op: &PlanOp) -> Touches {
-    let flags = open_flags(op);
-    let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    let (need, makes) = match (flags & libc::O_CREAT != 0, flags & libc::O_EXCL != 0) {
-        _ if temporary => (Need::Present(0), Makes::Same),
-        (true, true) => (Need::Absent, Makes::Object),
-        (true, false) => (Need::Any, Makes::Object),
+    let (need, makes) = match OpenFlags::of(op) {
+        flags if flags.is_nameless() => (Need::Present(0), Makes::Same),
+        flags if flags.only_creates() => (Need::Absent, Makes::Object),
+        flags if flags.creates() => (Need::Any, Makes::Object),
         _ => (Need::Present(op.ino), Makes::Same),
     };
     [first(op, need, makes), None]
@@ -196,13 +194,8 @@ fn failed(op: &PlanOp) -> Touches {
 
 /// Returns what an error shows of the first and the second name.
 fn refusal(op: &PlanOp) -> (Need, Need) {
-    let creates = match kind(op) {
-        Kind::Open => open_flags(op) & libc::O_CREAT != 0,
-        Kind::Mkdir | Kind::Symlink | Kind::Mknod => true,
-        _ => false,
-    };
     let wants_directory = match kind(op) {
-        Kind::Open => open_flags(op) & libc::O_DIRECTORY != 0,
+        Kind::Open => OpenFlags::of(op).wants_directory(),
         Kind::Rmdir | Kind::Chdir => true,
         _ => false,
     };
@@ -210,7 +203,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
     let rename = kind(op) == Kind::Rename;
     match -op.ret as i32 {
         libc::ENOENT if pair && op.path2 == NONE => (Need::Any, Need::Any),
-        libc::ENOENT if !creates => (Need::Absent, Need::Any),
+        libc::ENOENT if !creates(op) => (Need::Absent, Need::Any),
         libc::EEXIST if rename && op.flags & NOREPLACE == 0 => (Need::Present(0), Need::Full),
         libc::EEXIST if pair => (Need::Any, Need::Present(0)),
         libc::EEXIST | libc::ENODATA | libc::ERANGE => (Need::Present(0), Need::Any),
@@ -226,8 +219,7 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
 
 /// As `refusal`, where a name has dots in it or ends in a slash: only what is sure.
 fn refusal_on_way(op: &PlanOp) -> (Need, Need) {
-    let creates = kind(op) == Kind::Open && open_flags(op) & libc::O_CREAT != 0;
-    let makes = matches!(kind(op), Kind::Mkdir | Kind::Symlink | Kind::Mknod);
+    let opens = kind(op) == Kind::Open;
     let rename = kind(op) == Kind::Rename;
     let led_through = |given| match end(given) {
         END_DOT => Need::Directory,
@@ -237,16 +229,16 @@ fn refusal_on_way(op: &PlanOp) -> (Need, Need) {
     let several = has_second_path(op) || leads_up(op.base);
     match (-op.ret as i32, end(op.base)) {
         (libc::ENOENT | libc::ENOTDIR, _) if several => (Need::Any, Need::Any),
-        (libc::ENOENT | libc::ENOTDIR, END_SLASH) if creates || makes => (Need::Any, Need::Any),
+        (libc::ENOENT | libc::ENOTDIR, END_SLASH) if creates(op) => (Need::Any, Need::Any),
         (libc::ENOENT, _) => (Need::Absent, Need::Any),
         (libc::ENOTDIR, _) => (Need::File, Need::Any),
         // A slash at the end is refused whatever is there.
-        (libc::EISDIR, END_SLASH) if creates => (Need::Any, Need::Any),
+        (libc::EISDIR, END_SLASH) if opens && creates(op) => (Need::Any, Need::Any),
         (libc::EBUSY, _) if rename => (led_through(op.base), led_through(op.base2)),
         (libc::EINVAL | libc::ENOTEMPTY, END_DOT) if kind(op) == Kind::Rmdir => {
             (Need::Directory, Need::Any)
         }
-        (libc::EEXIST, END_DOT) if makes => (Need::Directory, Need::Any),
+        (libc::EEXIST, END_DOT) if !opens && creates(op) => (Need::Directory, Need::Any),
         _ => refusal(op),
     }
 }

@@ -147,7 +147,7 @@ impl<'a> Cutter<'a> {
         let mut thread = self.late(&self.plan.threads()[at as usize]);
         thread.cwd = process.map_or(NONE, |process| self.cwd_of(process));
         (thread.uid, thread.gid) = self.world.processes().ids(at);
-        thread.umask = process.and_then(|p| p.umask).unwrap_or(thread.umask);
+        thread.umask = self.world.processes().umask(at);
         let root = self.roots.get(&leader).copied();
         thread.parent = root.unwrap_or(NONE);
         let new = self.push(at, thread);

@@ -71,22 +71,19 @@ impl Cutter<'_> {
     }
 
     fn take_fds(&mut self, thread: u32, fds: &[(i32, Descriptor)]) {
-        const MADE: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_CLOEXEC;
         for (fd, known) in fds {
             let (Some(file), Some(object)) = (self.holdings.file(*known), known.object) else {
                 self.skipped += 1;
                 continue;
             };
-            let anonymous = file.flags as i32 & libc::O_TMPFILE == libc::O_TMPFILE;
-            let anonymous = if anonymous { libc::O_TMPFILE } else { 0 };
-            let cloexec = if known.cloexec { libc::O_CLOEXEC } else { 0 };
+            let flags = file.flags.again().with_close_on_exec(known.cloexec);
             let listed = !file.listed.is_empty();
             let path = self.name_of(object, thread);
             self.draft.fds.push(PlanFd {
                 pos: if listed { 0 } else { file.pos },
                 thread,
                 fd: *fd,
-                flags: (file.flags as i32 & !(MADE | anonymous) | cloexec) as u32,
+                flags: flags.bits() as u32,
                 path,
                 file: known.file.unwrap_or(NONE),
                 ..PlanFd::default()
@@ -186,14 +183,12 @@ impl Cutter<'_> {
 
     fn take_ranges(&mut self, thread: u32, fds: &[(i32, Descriptor)], ranges: &Ranges, cmd: i32) {
         for (start, end, exclusive) in ranges.iter() {
-            let unfit = if exclusive {
-                libc::O_RDONLY
-            } else {
-                libc::O_WRONLY
-            };
             let fits = |(_, known): &&(i32, Descriptor)| {
-                let file = self.holdings.file(*known);
-                file.is_some_and(|file| file.flags as i32 & libc::O_ACCMODE != unfit)
+                let flags = self.holdings.file(*known).map(|file| file.flags);
+                flags.is_some_and(|flags| match exclusive {
+                    true => flags.writes(),
+                    false => flags.reads(),
+                })
             };
             let found = fds.iter().find(fits);
             let Some((fd, Some(object))) = found.map(|(fd, known)| (*fd, known.object)) else {

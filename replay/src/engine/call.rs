@@ -15,7 +15,7 @@ use crate::engine::raw::{locked, syscall};
 use crate::engine::special;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Refusal, Stat, Verdict};
-use crate::semantics::{self, Kind, XattrCall, XattrRole};
+use crate::semantics::{self, Kind, OpenFlags, XattrCall, XattrRole};
 
 /// Alignment of memory for O_DIRECT in bytes, enough for any disk.
 const ALIGNED: usize = 4096;
@@ -89,9 +89,8 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
 
 /// Returns whether a call was to make the mount point, by a name that ended in a slash.
 fn makes_mount_point(task: &Task, op: &PlanOp) -> bool {
-    const MAKES: i32 = libc::O_CREAT | libc::O_EXCL;
     let at_root = op.path != NONE && task.context.schedule.plan.string(op.path).is_empty();
-    at_root && semantics::open_flags(op) & MAKES == MAKES && op.ret == -i64::from(libc::EISDIR)
+    at_root && OpenFlags::of(op).only_creates() && op.ret == -i64::from(libc::EISDIR)
 }
 
 /// Returns whether an xattr call can be replayed. An access ACL changes the mode: it can be read
@@ -315,7 +314,7 @@ fn bind_result(task: &Task, op: &PlanOp, kind: Kind, real: i32) {
     let cloexec = semantics::closes_on_exec(op);
     let opened = || Open {
         path: op.path,
-        append: semantics::open_flags(op) & libc::O_APPEND != 0,
+        append: OpenFlags::of(op).appends(),
         ..Open::new(real)
     };
     let open = source.filter(|_| kind != Kind::Open).unwrap_or_else(opened);
@@ -339,7 +338,7 @@ fn change_bits(task: &Task, op: &PlanOp) {
             task.process.fds.bind(op.fd, Open { cloexec, ..open });
         }
         libc::F_SETFL => {
-            let append = op.arg as i32 & libc::O_APPEND != 0;
+            let append = OpenFlags::new(op.arg as u32).appends();
             task.process.fds.bind(op.fd, Open { append, ..open });
         }
         _ => {}

@@ -46,7 +46,7 @@ pub fn settle(task: &mut Task) {
 /// Sets umask and working directory as recorded.
 fn take_place(task: &Task, recorded: &PlanThread) {
     // SAFETY: plain system call.
-    unsafe { libc::umask(recorded.umask & 0o777) };
+    unsafe { libc::umask(semantics::umask(recorded.umask)) };
     if recorded.cwd != NONE && recorded.cwd != task.cwd() {
         let name = task.context.schedule.plan.string(recorded.cwd);
         let path = task.context.confinement.path(name);

@@ -3,7 +3,7 @@
 use crate::engine::fds::Open;
 use crate::engine::shared_files::open;
 use crate::engine::task::Task;
-use crate::semantics;
+use crate::semantics::{self, OpenFlags};
 
 /// Opens the files that were open in the process of a task when the recording began.
 pub fn restore(task: &Task) {
@@ -14,11 +14,11 @@ pub fn restore(task: &Task) {
         if real < 0 {
             continue;
         }
-        let flags = fd.flags as i32;
+        let flags = OpenFlags::new(fd.flags);
         let open = Open {
             path: fd.path,
-            cloexec: flags & libc::O_CLOEXEC != 0,
-            append: flags & libc::O_APPEND != 0,
+            cloexec: flags.closes_on_exec(),
+            append: flags.appends(),
             special: semantics::is_special(fd.mode),
             ..Open::new(real)
         };

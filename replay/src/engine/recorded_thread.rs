@@ -17,7 +17,7 @@ use crate::engine::schedule::Follower;
 use crate::engine::task::{Process, Task};
 use crate::engine::verdict::{Refusal, Verdict};
 use crate::engine::{call, life, listing, realtime};
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 
 impl Task {
     /// Runs the stream to its end; the caller then ends the thread.
@@ -209,7 +209,7 @@ impl Task {
             let opened = &self.context.schedule.plan.ops()[pass.opened as usize];
             let open = Open {
                 path: opened.path,
-                append: semantics::open_flags(opened) & libc::O_APPEND != 0,
+                append: OpenFlags::of(opened).appends(),
                 ..Open::new(real)
             };
             self.process.fds.bind(pass.fd, open);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use crate::engine::fds;
 use crate::plan::Plan;
 use crate::sandbox::Confinement;
-use crate::semantics;
+use crate::semantics::{self, OpenFlags};
 
 /// Open files that several descriptors share, with one position: the engine opens each once, and
 /// the processes that it starts inherit it.
@@ -54,11 +54,7 @@ impl SharedFiles {
 /// Returns a descriptor at its recorded position, or a negative number.
 pub fn open(plan: &Plan, fd: &PlanFd, confinement: &Confinement) -> i32 {
     let path = confinement.path(plan.string(fd.path));
-    let making = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC;
-    let mut flags = fd.flags as i32 & !making;
-    if flags & libc::O_TMPFILE == libc::O_TMPFILE {
-        flags &= !libc::O_TMPFILE; // has a name here; it is no directory
-    }
+    let mut flags = OpenFlags::new(fd.flags).again().bits();
     if semantics::is_special(fd.mode) {
         flags |= libc::O_PATH;
     }

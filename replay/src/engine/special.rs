@@ -14,7 +14,7 @@ use crate::engine::plain;
 use crate::engine::raw::syscall;
 use crate::engine::task::Task;
 use crate::engine::verdict::{Refusal, Verdict};
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 
 const NO_NAME: &[u8] = b"\0";
 
@@ -65,7 +65,7 @@ pub fn is_opened(op: &PlanOp, kind: Kind) -> bool {
 /// Binds a descriptor of the object that does not open it.
 pub fn open(task: &mut Task, op: &PlanOp, reason: u8) -> Result<(i64, Verdict), Refusal> {
     let (directory, path) = plain::name_of(task, op)?;
-    let flags = libc::O_PATH | semantics::open_flags(op) & libc::O_NOFOLLOW;
+    let flags = libc::O_PATH | OpenFlags::of(op).bits() & libc::O_NOFOLLOW;
     let real = syscall(
         libc::SYS_openat,
         [directory, path, i64::from(flags), 0, 0, 0],

@@ -4,6 +4,7 @@ mod attributes;
 mod failures;
 mod kind;
 mod named;
+mod opening;
 
 use spoolscope_traces::calls;
 pub use spoolscope_traces::calls::id_of;
@@ -19,9 +20,9 @@ pub use attributes::{
 pub use failures::{machine_lacked, to_write, was_deadlock, was_denied, was_interrupted};
 pub use kind::{Kind, kind};
 pub use named::{base, end, has_second_path, is_empty_path, leads_through, leads_up, uses_path};
+pub use opening::OpenFlags;
 
 const STATX: u16 = id_of("statx");
-const CREAT: u16 = id_of("creat");
 
 /// The name of the call, or of the pseudo operation.
 pub fn name(op: &PlanOp) -> String {
@@ -48,14 +49,18 @@ pub fn may_close(kind: Kind) -> bool {
     )
 }
 
-/// Returns whether a call may have made what it names, with the group of its directory.
-pub fn may_make(op: &PlanOp) -> bool {
-    let makes = match kind(op) {
-        Kind::Open => open_flags(op) & libc::O_CREAT != 0,
+/// Returns whether a call makes what it names, if that is not there.
+pub fn creates(op: &PlanOp) -> bool {
+    match kind(op) {
+        Kind::Open => OpenFlags::of(op).creates(),
         Kind::Mkdir | Kind::Mknod | Kind::Symlink => true,
         _ => false,
-    };
-    op.ret >= 0 && uses_path(op) && makes
+    }
+}
+
+/// Returns whether a call may have made what it names, with the group of its directory.
+pub fn may_make(op: &PlanOp) -> bool {
+    op.ret >= 0 && uses_path(op) && creates(op)
 }
 
 /// Returns whether a call learned that a file may be executed, which its mode can forbid to all.
@@ -109,8 +114,7 @@ pub fn leaves_spool(op: &PlanOp) -> bool {
 /// Returns whether the descriptor that a call makes is closed by exec.
 pub fn closes_on_exec(op: &PlanOp) -> bool {
     match kind(op) {
-        Kind::Open => open_flags(op) & libc::O_CLOEXEC != 0,
-        Kind::Dup2 => op.flags as i32 & libc::O_CLOEXEC != 0,
+        Kind::Open | Kind::Dup2 => OpenFlags::of(op).closes_on_exec(),
         Kind::Fcntl => op.cmd == libc::F_DUPFD_CLOEXEC,
         _ => false,
     }
@@ -153,12 +157,9 @@ pub fn is_statx(op: &PlanOp) -> bool {
     op.op == STATX
 }
 
-/// Open flags in effect; creat implies some, openat2 carries them the same way.
-pub fn open_flags(op: &PlanOp) -> i32 {
-    match op.op == CREAT {
-        true => libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC,
-        false => op.flags as i32,
-    }
+/// Returns the permissions that a mask takes away from what its process makes.
+pub fn umask(mask: u32) -> u32 {
+    mask & 0o777
 }
 
 /// Role of a lock operation, as its result shows.
@@ -242,10 +243,9 @@ pub fn identity(op: &PlanOp, (uid, gid): (u32, u32)) -> (u32, u32) {
 /// Returns whether a call surely made the file that it names: its inode number meant another
 /// before.
 pub fn is_birth(op: &PlanOp) -> bool {
-    let exclusive = libc::O_CREAT | libc::O_EXCL;
     op.ret >= 0
         && match kind(op) {
-            Kind::Open => open_flags(op) & exclusive == exclusive,
+            Kind::Open => OpenFlags::of(op).only_creates(),
             Kind::Mkdir | Kind::Mknod => true,
             _ => false,
         }

@@ -1,5 +1,5 @@
 //! State at one point of the order that the walk itself does not need: positions and flags of open
-//! files, locks, mappings, inotify watches, working directories and umasks.
+//! files, locks, mappings, inotify watches and working directories.
 //!
 //! Descriptors and their open files are those of the world; what is known here of an open file goes
 //! by its number there.
@@ -13,12 +13,12 @@ use crate::model::state::ranges::Ranges;
 use crate::model::state::slots::Slot;
 use crate::model::state::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock};
+use crate::semantics::{self, Kind, Lock, OpenFlags};
 
 /// An open file, which several descriptors may share.
 #[derive(Clone, Debug, Default)]
 pub struct OpenFile {
-    pub flags: u32,
+    pub flags: OpenFlags,
     pub pos: i64,
     /// Calls that listed the directory since it was at its beginning.
     pub listed: Vec<u32>,
@@ -43,7 +43,6 @@ pub struct Mapped {
 pub struct Process {
     /// Working directory: its object, and its name for the case that nothing is known of it.
     pub cwd: Option<(Option<u32>, u32)>,
-    pub umask: Option<u32>,
     pub mappings: Vec<Mapped>,
     /// Calls that added inotify watches.
     pub watches: Vec<u32>,
@@ -61,9 +60,6 @@ pub struct Holdings {
 }
 
 const PAGE: i64 = 4096;
-/// Flags that F_SETFL can change.
-const SETTABLE: u32 =
-    (libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME | libc::O_ASYNC) as u32;
 
 impl Holdings {
     /// Returns the state before the first operation; `world` has seen none.
@@ -81,7 +77,7 @@ impl Holdings {
         for fd in plan.fds() {
             let process = world.leader(fd.thread);
             if let Some(file) = new.file_mut(world.descriptors().get(process, fd.fd)) {
-                (file.flags, file.pos) = (fd.flags, fd.pos);
+                (file.flags, file.pos) = (OpenFlags::new(fd.flags), fd.pos);
             }
         }
         new
@@ -128,7 +124,7 @@ impl Holdings {
             Kind::Open => {
                 let made = world.descriptors().get(process, op.ret as i32);
                 if let Some(file) = self.file_mut(made) {
-                    file.flags = semantics::open_flags(op) as u32;
+                    file.flags = OpenFlags::of(op);
                 }
             }
             Kind::Fcntl => self.fcntl(process, op, world),
@@ -137,7 +133,6 @@ impl Holdings {
                 let place = world.target_of(op).or_else(|| object_at(world, op.path));
                 self.process(process).cwd = Some((place, op.path));
             }
-            Kind::Umask => self.process(process).umask = Some(op.mode & 0o777),
             Kind::Map => self.map(at, process, op, world),
             Kind::Unmap => self.unmap(process, op),
             Kind::Watch => self.process(process).watches.push(at),
@@ -163,7 +158,7 @@ impl Holdings {
         if op.cmd != libc::F_SETFL {
             self.lock(process, op, world);
         } else if let Some(file) = self.file_mut(world.descriptor(op, op.fd)) {
-            file.flags = file.flags & !SETTABLE | op.arg as u32 & SETTABLE;
+            file.flags = file.flags.set(op.arg as u32);
         }
     }
 
@@ -264,7 +259,6 @@ impl Holdings {
         let Some(file) = self.file_mut(known) else {
             return;
         };
-        let appends = file.flags & libc::O_APPEND as u32 != 0;
         let size = known.object.map(|object| world.object(object).size());
         match semantics::kind(op) {
             Kind::Seek => {
@@ -272,7 +266,7 @@ impl Holdings {
                 file.listed.clear();
             }
             Kind::Getdents => file.listed.push(at),
-            Kind::Write if appends && op.ret > 0 => {
+            Kind::Write if file.flags.appends() && op.ret > 0 => {
                 file.pos = size.filter(|_| op.obj_size < 0).unwrap_or(op.obj_size);
             }
             _ if op.offset >= 0 => file.pos = op.offset + op.ret,

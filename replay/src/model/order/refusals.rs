@@ -9,7 +9,7 @@ use crate::model::order::subjects::{self, Subject};
 use crate::model::state::inode_attributes::Attributes;
 use crate::model::state::slots::Slot;
 use crate::model::state::world::World;
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 
 const READ: u32 = 4;
 const WRITE: u32 = 2;
@@ -147,12 +147,8 @@ impl<'a> Judge<'a> {
 }
 
 fn asked_by_open(op: &PlanOp) -> u32 {
-    let flags = semantics::open_flags(op);
-    let writes = if flags & libc::O_TRUNC != 0 { WRITE } else { 0 };
-    writes
-        | match flags & libc::O_ACCMODE {
-            libc::O_RDONLY => READ,
-            libc::O_WRONLY => WRITE,
-            _ => READ | WRITE,
-        }
+    let flags = OpenFlags::of(op);
+    let reads = if flags.reads() { READ } else { 0 };
+    let writes = flags.writes() || flags.truncates();
+    reads | if writes { WRITE } else { 0 }
 }

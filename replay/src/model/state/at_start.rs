@@ -9,7 +9,7 @@ use crate::model::state::objects::Object;
 use crate::model::state::slots::Slot;
 use crate::model::state::world::World;
 use crate::plan::Plan;
-use crate::semantics;
+use crate::semantics::{self, OpenFlags};
 use crate::touches::{Makes, Need, Touch};
 
 impl World<'_> {
@@ -232,7 +232,7 @@ impl World<'_> {
     /// Returns whether open(O_CREAT) of a name that no call touched before found a file.
     fn existed_before_open(&self, op: &PlanOp, path: u32) -> bool {
         let entry = self.recorded.at(path);
-        let truncates = semantics::open_flags(op) & libc::O_TRUNC != 0;
+        let truncates = OpenFlags::of(op).truncates();
         match entry {
             _ if op.obj_size > 0 => true,
             None => self.evidence.found(op),

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use spoolscope_traces::records::{NONE, PlanFd, PlanOp};
 use std::collections::hash_map::Entry;
 
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 
 /// The state of an open descriptor that the walk needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,9 +19,9 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    fn opened(flags: i32, object: Option<u32>, file: u32) -> Self {
+    fn opened(flags: OpenFlags, object: Option<u32>, file: u32) -> Self {
         Self {
-            cloexec: flags & libc::O_CLOEXEC != 0,
+            cloexec: flags.closes_on_exec(),
             object,
             file: Some(file),
             made: None,
@@ -175,7 +175,7 @@ impl Descriptors {
         races
     }
 
-    pub fn open(&mut self, process: u32, fd: i32, flags: i32, object: Option<u32>) {
+    pub fn open(&mut self, process: u32, fd: i32, flags: OpenFlags, object: Option<u32>) {
         let file = self.new_file();
         self.set_flags(file, flags);
         self.put(process, fd, Descriptor::opened(flags, object, file));
@@ -189,14 +189,15 @@ impl Descriptors {
         if first != process {
             self.shared.insert(file);
         }
-        self.set_flags(file, fd.flags as i32);
-        let found = Descriptor::opened(fd.flags as i32, Some(object), file);
+        let flags = OpenFlags::new(fd.flags);
+        self.set_flags(file, flags);
+        let found = Descriptor::opened(flags, Some(object), file);
         self.put(process, fd.fd, found);
     }
 
     /// Notes the status flags of an open file, which F_SETFL changes for all its descriptors.
-    fn set_flags(&mut self, file: u32, flags: i32) {
-        if flags & libc::O_APPEND != 0 {
+    fn set_flags(&mut self, file: u32, flags: OpenFlags) {
+        if flags.appends() {
             self.appending.insert(file);
         } else if !self.appending.is_empty() {
             self.appending.remove(&file);
@@ -226,12 +227,12 @@ impl Descriptors {
         }
         match semantics::kind(op) {
             Kind::Open => {
-                let flags = semantics::open_flags(op);
+                let flags = OpenFlags::of(op);
                 self.open(process, op.ret as i32, flags, object);
             }
             Kind::Fcntl if op.cmd == libc::F_SETFL => {
                 if let Some(file) = self.get(process, op.fd).file {
-                    self.set_flags(file, op.arg as i32);
+                    self.set_flags(file, OpenFlags::new(op.arg as u32));
                 }
             }
             Kind::Fcntl if op.cmd == libc::F_SETFD => self.change(process, op.fd, |known| {

@@ -77,7 +77,7 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
         }
         Kind::Exit => world.processes.exit(op.thread),
         Kind::CopyRange | Kind::Sendfile | Kind::Splice => world.blur_output(op),
-        Kind::Umask => world.processes.set_umask(op.thread, op.mode & 0o777),
+        Kind::Umask => world.processes.set_umask(op.thread, op.mode),
         Kind::Identity => world.processes.change_ids(op),
         _ => {}
     }

@@ -5,7 +5,7 @@ use spoolscope_traces::records::{END_NONE, END_SLASH, PlanOp};
 
 use crate::model::state::names::{Names, parent_of};
 use crate::plan::Plan;
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 use crate::touches::{self, Makes, Need, Touch, Touches};
 
 /// Identity of a call, thread and start: a thread makes one call at a time.
@@ -105,7 +105,7 @@ impl Evidence {
         let full = op.ret == -i64::from(libc::ENOTEMPTY);
         let end = semantics::end(op.base);
         // open(O_CREAT) of a name that ends in a slash fails with EISDIR, too.
-        let slash = end == END_SLASH && semantics::open_flags(op) & libc::O_CREAT != 0;
+        let slash = end == END_SLASH && OpenFlags::of(op).creates();
         let refused = op.ret == -i64::from(libc::EISDIR) && !slash;
         if semantics::kind(op) == Kind::Rename {
             // A directory cannot take the place of a file, nor the other way round.
@@ -118,9 +118,7 @@ impl Evidence {
             Kind::Getdents | Kind::Fchdir | Kind::Chdir => succeeds,
             Kind::Rmdir => succeeds || full,
             Kind::Stat | Kind::Fstat | Kind::Rename if succeeds => is_directory(op),
-            Kind::Open if succeeds => {
-                is_directory(op) || semantics::open_flags(op) & libc::O_DIRECTORY != 0
-            }
+            Kind::Open if succeeds => is_directory(op) || OpenFlags::of(op).wants_directory(),
             Kind::Open | Kind::Unlink => refused,
             _ => false,
         };
@@ -140,12 +138,12 @@ impl Evidence {
     /// Notes a file opened with O_CREAT and read with success before anything was written, where
     /// the size at the open is not known.
     fn note_contents(&mut self, op: &PlanOp, created: &mut HashMap<(u32, i32), Call>) {
-        let flags = semantics::open_flags(op);
         match semantics::kind(op) {
             Kind::Open if op.ret >= 0 => {
-                let unsure = flags & (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+                let flags = OpenFlags::of(op);
+                let unsure = flags.creates() && !flags.only_creates() && !flags.truncates();
                 created.remove(&(op.thread, op.ret as i32));
-                if unsure == libc::O_CREAT && op.obj_size < 0 {
+                if unsure && op.obj_size < 0 {
                     let call = (op.thread, op.start_ns);
                     created.insert((op.thread, op.ret as i32), call);
                 }

@@ -221,16 +221,12 @@ impl<'a> Names<'a> {
 }
 
 fn is_unknown_change(op: &PlanOp) -> bool {
-    let creates = semantics::open_flags(op) & libc::O_CREAT != 0;
     op.ret >= 0
         && match semantics::kind(op) {
-            Kind::Unlink | Kind::Rmdir | Kind::Mkdir | Kind::Mknod | Kind::Symlink => {
-                op.path == NONE
-            }
-            Kind::Open => creates && op.path == NONE,
+            Kind::Unlink | Kind::Rmdir => op.path == NONE,
             Kind::Rename => op.path == NONE || op.path2 == NONE,
             Kind::Link => op.path2 == NONE,
-            _ => false,
+            _ => semantics::creates(op) && op.path == NONE,
         }
 }
 

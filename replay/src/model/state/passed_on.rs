@@ -10,7 +10,7 @@ use spoolscope_traces::records::{NONE, PlanOp};
 use crate::model::state::descriptors::Descriptors;
 use crate::model::state::processes::Processes;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 
 /// Most passes; each takes two descriptors in every process of the replay.
 pub const MOST: usize = 128;
@@ -86,7 +86,7 @@ fn find(plan: &Plan) -> Vec<Pass> {
                 used: at as u32,
                 fd: op.fd,
             });
-            tables.open(process, op.fd, 0, Some(opened));
+            tables.open(process, op.fd, OpenFlags::default(), Some(opened));
         }
         match semantics::kind(op) {
             Kind::Open if op.ret >= 0 && op.ino != 0 => {

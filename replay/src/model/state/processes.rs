@@ -27,7 +27,10 @@ impl Processes {
         }
         Self {
             leaders,
-            umasks: threads.iter().map(|thread| thread.umask).collect(),
+            umasks: threads
+                .iter()
+                .map(|thread| semantics::umask(thread.umask))
+                .collect(),
             ids: threads
                 .iter()
                 .map(|thread| (thread.uid, thread.gid))
@@ -45,9 +48,9 @@ impl Processes {
         self.umasks[self.leader(thread) as usize]
     }
 
-    pub fn set_umask(&mut self, thread: u32, umask: u32) {
+    pub fn set_umask(&mut self, thread: u32, mask: u32) {
         let leader = self.leader(thread);
-        self.umasks[leader as usize] = umask;
+        self.umasks[leader as usize] = semantics::umask(mask);
     }
 
     /// Returns the user and the group that files made by a thread belong to.

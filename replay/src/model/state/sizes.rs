@@ -4,7 +4,7 @@ use foldhash::HashSet;
 use spoolscope_traces::records::PlanOp;
 
 use crate::plan::Plan;
-use crate::semantics::{self, Kind};
+use crate::semantics::{self, Kind, OpenFlags};
 
 /// Returns whether calls of a kind may change the size of a file.
 pub fn may_change(kind: Kind) -> bool {
@@ -16,12 +16,11 @@ pub fn may_change(kind: Kind) -> bool {
 
 /// Returns whether a successful call may change the size of its object.
 pub fn changes_size(op: &PlanOp) -> bool {
-    let truncates = || semantics::open_flags(op) & libc::O_TRUNC != 0;
     op.ret >= 0
         && match semantics::kind(op) {
             Kind::Write => op.ret > 0,
             Kind::Truncate | Kind::Ftruncate | Kind::Fallocate | Kind::Clone => true,
-            Kind::Open => truncates(),
+            Kind::Open => OpenFlags::of(op).truncates(),
             _ => false,
         }
 }
@@ -44,8 +43,10 @@ pub fn written(plan: &Plan) -> impl Iterator<Item = u64> {
         .filter(|(_, op)| semantics::copies(op));
     let who: HashSet<u32> = copying.map(|(_, op)| op.thread).collect();
     let writable = move |op: &PlanOp| {
-        let writes = semantics::open_flags(op) & libc::O_ACCMODE != libc::O_RDONLY;
-        writes && op.ret >= 0 && semantics::kind(op) == Kind::Open && who.contains(&op.thread)
+        OpenFlags::of(op).writes()
+            && op.ret >= 0
+            && semantics::kind(op) == Kind::Open
+            && who.contains(&op.thread)
     };
     let names = truncated(plan);
     let any = !names.is_empty();
