@@ -121,7 +121,7 @@ def derivations(plan: Path, listed: Path) -> dict[str, list[object]]:
     return {
         "a slice": ["--from-ns", end_ns // 10, "--to-ns", end_ns * 9 // 10],
         "some processes": ["--only", "imap", "--only", "lmtp"],
-        "twice the users": ["--users", listed, "--phase-ns", end_ns // 10],
+        "twice the users": ["--users", listed, "--begin", 1, "--window-ns", end_ns // 10],
     }
 
 

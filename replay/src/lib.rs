@@ -23,6 +23,7 @@ mod room;
 mod sandbox;
 mod scale;
 mod semantics;
+mod skip;
 mod sorted_ops;
 mod target_files;
 #[cfg(test)]

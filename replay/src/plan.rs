@@ -179,6 +179,12 @@ impl Plan {
         &self.bytes
     }
 
+    /// Returns the bytes of the file before the operations, and those after.
+    pub fn around_ops(&self) -> (&[u8], &[u8]) {
+        let (before, rest) = self.bytes.split_at(self.header.ops_at as usize);
+        (before, &rest[size_of_val(self.ops())..])
+    }
+
     /// Returns length and checksum of the file, which identify the plan.
     pub fn digest(&self) -> (u64, u32) {
         (self.bytes.len() as u64, crc32fast::hash(&self.bytes))

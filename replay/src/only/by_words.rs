@@ -1,16 +1,18 @@
 //! Choice of operations by words: those of some processes, or on some mailboxes.
 
+use anyhow::{Result, bail};
+use spoolscope_traces::error_code::{Code, Failure};
 use spoolscope_traces::records::{NONE, PlanOp, PlanThread};
 use std::ffi::CString;
 
 use crate::plan::Plan;
 
-/// Returns one flag for each operation of a plan that at least one of some words chooses, or the
-/// first word that chooses no call.
+/// Returns for each operation of a plan whether at least one of some words chooses it; fails if one
+/// of them chooses no call.
 ///
 /// A word is a process id, a name of processes (may have `*`, see glob(7)), or a directory below
 /// the spool: a mailbox with all that lies in it.
-pub fn chosen<'a>(plan: &Plan, words: &'a [String]) -> Result<Vec<bool>, &'a str> {
+pub fn chosen(plan: &Plan, words: &[String]) -> Result<Vec<bool>> {
     let mut found = vec![false; plan.ops().len()];
     for word in words {
         let choice = Choice::new(plan, word);
@@ -22,7 +24,10 @@ pub fn chosen<'a>(plan: &Plan, words: &'a [String]) -> Result<Vec<bool>, &'a str
             }
         }
         if !any {
-            return Err(word);
+            let message = format!("no call is of a process or on a mailbox '{word}'");
+            let known = processes(plan).join(", ");
+            let remedy = format!("give a pid, a directory below the spool, or a process: {known}");
+            bail!(Failure::new(Code::Usage, message, remedy));
         }
     }
     Ok(found)
@@ -70,7 +75,7 @@ fn is_of_process(thread: &PlanThread, word: &str) -> bool {
 }
 
 /// Returns the names of the processes that make most operations, the most frequent first.
-pub fn processes(plan: &Plan) -> Vec<String> {
+fn processes(plan: &Plan) -> Vec<String> {
     let mut counts = std::collections::BTreeMap::<String, u64>::new();
     for op in plan.ops() {
         let comm = &plan.threads()[op.thread as usize].comm;

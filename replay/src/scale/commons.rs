@@ -52,10 +52,8 @@ impl Commons {
 
     /// Returns the first part of a path that is not common, with all that is above it.
     pub fn own<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
-        let ends = (0..path.len()).filter(|at| path[*at] == b'/');
-        ends.chain([path.len()])
-            .map(|end| &path[..end])
-            .find(|above| !self.names.contains(*above))
+        let mut all = above(path).chain([path]);
+        all.find(|name| !self.names.contains(*name))
     }
 
     /// Returns the name that a path has in a copy.
@@ -85,6 +83,12 @@ impl Commons {
         }
         parts.join(&b'/')
     }
+}
+
+/// Returns the directories that a path leads through, from the top.
+pub fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = (0..path.len()).filter(|at| path[*at] == b'/');
+    ends.map(|end| &path[..end])
 }
 
 fn split(path: &[u8]) -> Vec<&[u8]> {

@@ -9,16 +9,66 @@ mod copy;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use foldhash::HashSet;
 use serde_json::{Value, json};
 use spoolscope_traces::error_code::{Code, Failure};
 use spoolscope_traces::records::NONE;
+use std::fs;
+use std::path::PathBuf;
 
 use crate::assemble::Draft;
 use crate::plan::Plan;
 use crate::scale::commons::Commons;
 use crate::scale::copy::{Copy, Fresh};
+
+/// The time within which copies begin, as a share of the recording: it is long enough that they do
+/// not act together, and short enough that all are at work for most of the time.
+const WINDOW: f64 = 0.1;
+
+/// Copies of all users.
+#[derive(Debug, clap::Args)]
+pub struct Copies {
+    /// A file with the directories that belong to one user each, separated by NUL.
+    #[arg(long)]
+    users: Option<PathBuf>,
+    /// When a copy of all users begins, as a share of the window; one for each copy.
+    #[arg(long = "begin", requires = "users")]
+    begins: Vec<f64>,
+    /// Length of the window in which copies begin; a tenth of the recording by default.
+    #[arg(long)]
+    window_ns: Option<i64>,
+    /// Length of the recording, which may have begun earlier than the plan; by default the plan's.
+    #[arg(long)]
+    recorded_ns: Option<i64>,
+}
+
+impl Copies {
+    /// Returns a plan with these copies, and a summary of it; `None` if none are asked for.
+    pub fn of(&self, plan: &Plan) -> Result<Option<(Draft, Value)>> {
+        let Some(file) = &self.users else {
+            return Ok(None);
+        };
+        let shown = || format!("cannot read {}", file.display());
+        let listed = fs::read(file).with_context(shown)?;
+        let listed: HashSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
+        let names = (0..plan.n_strings()).map(|at| plan.string(at));
+        let used = names.flat_map(commons::above);
+        let users = used.filter(|name| listed.contains(name));
+        let users = users.map(<[u8]>::to_vec).collect();
+        let recorded_ns = self.recorded_ns.unwrap_or(plan.duration_ns());
+        let tenth_ns = recorded_ns as f64 * WINDOW;
+        let window_ns = self.window_ns.map_or(tenth_ns, |ns| ns as f64);
+        let phases = self.begins.iter().map(|share| (share * window_ns) as i64);
+        let phases_ns: Vec<i64> = phases.collect();
+        let (draft, mut facts) = scale(plan, &users, &phases_ns)?;
+        let last_ns = *phases_ns.iter().max().unwrap_or(&0);
+        facts["mailboxes"] = json!(users.len());
+        facts["all_from_ns"] = json!(last_ns.min(recorded_ns));
+        facts["all_to_ns"] = json!(recorded_ns);
+        Ok(Some((draft, facts)))
+    }
+}
 
 /// Adds a copy of all users for each phase, in ns after the recording.
 ///

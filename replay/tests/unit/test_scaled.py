@@ -39,20 +39,33 @@ def trace(script, tmp_path: Path) -> Trace:
 
 
 def test_each_copy_begins_at_a_time_of_its_own_in_the_window() -> None:
-    phases = Scale(2001, None, 7).phases_ns(100 * SECOND)
-    assert len(set(phases)) == 2000
-    # Uniform over a tenth of the recording: each quarter of it has its share, within 4 sigma.
-    counts, _ = np.histogram(phases, bins=4, range=(0, 10 * SECOND))
+    begins = Scale(2001, None, 7).begins()
+    assert len(set(begins)) == 2000
+    # Uniform: each quarter of the window has its share, within 4 sigma.
+    counts, _ = np.histogram(begins, bins=4, range=(0, 1))
     assert counts.sum() == 2000
     assert abs(counts - 500).max() < 4 * np.sqrt(2000 * 0.25 * 0.75)
-    assert abs(np.corrcoef(phases[:-1], phases[1:])[0, 1]) < 4 / np.sqrt(2000)
+    assert abs(np.corrcoef(begins[:-1], begins[1:])[0, 1]) < 4 / np.sqrt(2000)
 
 
-def test_the_seed_fixes_the_times_and_the_window_can_be_given() -> None:
-    assert Scale(4, None, 1).phases_ns(SECOND) == Scale(4, None, 1).phases_ns(SECOND)
-    assert Scale(4, None, 1).phases_ns(SECOND) != Scale(4, None, 2).phases_ns(SECOND)
-    assert max(Scale(100, 5 * SECOND, 0).phases_ns(SECOND)) > 4 * SECOND
-    assert Scale(3, 0, 0).phases_ns(SECOND) == [0, 0]
+def test_the_seed_fixes_the_times() -> None:
+    assert Scale(4, None, 1).begins() == Scale(4, None, 1).begins()
+    assert Scale(4, None, 1).begins() != Scale(4, None, 2).begins()
+
+
+@pytest.mark.parametrize("window_ns", [None, 0, 5 * SECOND])
+def test_the_window_is_a_tenth_of_the_recording_or_as_given(
+    trace: Trace, tmp_path: Path, window_ns: int | None
+) -> None:
+    scale = Scale(100, window_ns, 3)
+    whole, told = plan(trace, tmp_path / "plan", parse([], 1, scale=scale))
+    assert told is not None
+    recorded_ns = told["scale"]["all_to_ns"]
+    window = recorded_ns * 0.1 if window_ns is None else window_ns
+    phases = told["scale"]["phases_ns"]
+    assert phases == [int(share * window) for share in scale.begins()]
+    assert whole.duration_ns == recorded_ns + max(phases)
+    assert told["scale"]["mailboxes"] == 2
 
 
 def test_users_are_the_directories_above_their_mailboxes(trace: Trace, tmp_path: Path) -> None:

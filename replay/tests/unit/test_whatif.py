@@ -18,9 +18,8 @@ from spoolscope.traces.trace import Trace
 
 
 def left(script, tmp_path: Path, skip: list[str], every: int = 1) -> tuple[list[str], dict]:
-    summary = build(
-        Trace.open(script.write(tmp_path / "trace")), tmp_path / "plan", parse(skip, every)
-    )
+    trace = Trace.open(script.write(tmp_path / "trace"))
+    summary, _ = plan(trace, tmp_path / "plan", parse(skip, every))
     made = read_plan(tmp_path / "plan").ops
     names = [call_name(op) for op in made]
     assert names.count("left out") == sum(summary.left_out.values())

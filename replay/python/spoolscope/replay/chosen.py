@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.traces.errors import USAGE, SpoolscopeError
-
 Mask = npt.NDArray[np.bool_]
 
 
@@ -31,17 +29,3 @@ def of_processes(pid: npt.NDArray[Any], comm: npt.NDArray[Any], only: Sequence[s
 def directory_of(word: str) -> str:
     """Return the directory that a word may stand for, as a plan names it."""
     return word.strip("/")
-
-
-def nothing_of(word: str, processes: Sequence[str]) -> SpoolscopeError:
-    """Return the error of a word that chooses no call of a plan.
-
-    Args:
-        word: The word.
-        processes: Names of processes of the plan.
-    """
-    return SpoolscopeError(
-        f"no call is of a process or on a mailbox '{word}'",
-        remedy=f"give a pid, a directory below the spool, or a process: {', '.join(processes)}",
-        exit_code=USAGE,
-    )

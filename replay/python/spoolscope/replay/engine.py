@@ -13,9 +13,8 @@ from typing import Any
 from spoolscope.replay.age import Age
 from spoolscope.replay.pace import Pace
 from spoolscope.traces import native_failures
-from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.native import find_binary
-from spoolscope.traces.slices import Slice
 
 POLL_S = 0.25
 # Exit statuses of a command that a signal ended, as Python and as a shell report them.
@@ -70,28 +69,15 @@ class Engine:
         """
         return self._json("order", str(self._plan))
 
-    def derive(
-        self,
-        part: Slice | None = None,
-        only: Sequence[str] = (),
-        users: Path | None = None,
-        phases_ns: Sequence[int] = (),
-    ) -> dict[str, Any]:
-        """Replace the plan by a part of it, or by one with more users; return facts of each step.
+    def derive(self, *words: str) -> dict[str, Any]:
+        """Replace the plan by one without some calls, by a part of it, or by one with more users.
 
         Args:
-            part: Only operations that take effect in this part, since the plan's begin.
-            only: Of these, those of processes or on mailboxes, and what they depend on.
-            users: A file with directories of users, separated by NUL: each gets further copies.
-            phases_ns: How long after the recording each copy begins.
+            words: Options of ``spoolscope-replay derive``, see ``WhatIf.words``.
+
+        Returns:
+            Facts of each step, and counts of what the plan holds then.
         """
-        words = [f"--only={word}" for word in only]
-        if part is not None:
-            words.append(f"--from-ns={part.from_ns}")
-            words += [] if part.to_ns is None else [f"--to-ns={part.to_ns}"]
-        if users is not None:
-            words.append(f"--users={users}")
-        words += [f"--phase-ns={ns}" for ns in phases_ns]
         return self._json("derive", str(self._plan), *words)
 
     def explain(self, order: str, ops: Sequence[int]) -> dict[str, Any]:
@@ -127,6 +113,8 @@ class Engine:
                 done.stderr,
                 remedy=SCARCE if done.returncode == -signal.SIGKILL else REPORT,
             )
+            if error.exit_code == USAGE:
+                raise error
             raise SpoolscopeError(f"replay refused: {error.message}", remedy=error.remedy)
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer

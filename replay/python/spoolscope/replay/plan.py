@@ -1,6 +1,5 @@
 """Trace -> plan: the flat file that spoolscope-replay maps and executes."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,15 +19,14 @@ from spoolscope.replay.calls import Calls
 from spoolscope.replay.columns import column, identity
 from spoolscope.replay.held import faults, held
 from spoolscope.replay.life import in_order, read_events
-from spoolscope.replay.ops import FAULT, LEFT_OUT, Ops, are, pseudo
+from spoolscope.replay.ops import Ops
 from spoolscope.replay.outside import Outside
 from spoolscope.replay.strings import Strings
 from spoolscope.replay.symlinks import Symlinks
 from spoolscope.replay.threads import Lives, late_ns, read_lives
 from spoolscope.replay.unmade import Asked
-from spoolscope.replay.whatif import WHOLE, WhatIf, by_name
+from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.traces.abi import S_IFMT
-from spoolscope.traces.calls import CALLS, of_kind
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NONE
@@ -37,13 +35,11 @@ from spoolscope.traces.trace import Trace
 VERSION = 5
 DIRECTORY = 0o040755
 LISTED, TYPE_ONLY = 1, 2
-_WRITES = tuple(name for name in CALLS if "write" in name)
-_COPIES = of_kind("sendfile", "splice", "copy_range")
 
 
 @dataclass(frozen=True)
-class PlanSummary:
-    """Contents of a plan, in numbers.
+class Built:
+    """Contents of the plan of a whole trace, in numbers, and what it cannot have.
 
     Attributes:
         path: The plan file.
@@ -57,12 +53,9 @@ class PlanSummary:
             out.
         followed: Calls through symlinks, planned by the names that these stood for.
         threads: Recorded threads.
-        faults: Page faults on mapped files.
         held_skipped: Locks and mappings at start that cannot be taken again.
-        left_out: Calls left out on purpose, by name.
         duration_ns: Length of the recording.
         tree_bytes: Bytes of all files in the snapshot, without holes.
-        written_bytes: Bytes that calls wrote.
     """
 
     path: Path
@@ -74,11 +67,23 @@ class PlanSummary:
     elsewhere: int
     followed: int
     threads: int
-    faults: int
     held_skipped: int
-    left_out: dict[str, int]
     duration_ns: int
     tree_bytes: int
+
+
+@dataclass(frozen=True)
+class PlanSummary(Built):
+    """Contents of the plan that is asked for, in numbers.
+
+    Attributes:
+        faults: Page faults on mapped files.
+        left_out: Calls left out on purpose, by name, the most frequent first.
+        written_bytes: Bytes that calls wrote.
+    """
+
+    faults: int
+    left_out: dict[str, int]
     written_bytes: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,13 +96,13 @@ Show = Callable[[float], None]
 
 def build(
     trace: Trace, out: Path, what_if: WhatIf = WHOLE, show: Show = lambda _share: None
-) -> PlanSummary:
-    """Write the plan of a trace.
+) -> Built:
+    """Write the plan of a whole trace.
 
     Args:
         trace: An opened trace.
         out: The plan file to write.
-        what_if: Calls that are left out on purpose.
+        what_if: The part in which calls are counted that no plan can have.
         show: Called with the share that is done.
 
     Raises:
@@ -107,7 +112,7 @@ def build(
         return _build(trace, out, what_if, show)
 
 
-def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
+def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> Built:
     if not trace.meta["counts"].get("syscalls"):
         raise SpoolscopeError(
             f"trace {trace.path} holds no call on a spool",
@@ -126,7 +131,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
     entries_ = [_above(entries, strings), entries, attached.entries, outside.entries]
     others = chain(faults(trace, lives), read_events(trace, lives))
     pieces = in_order(_led(calls.ops(strings), outside, links), others, len(lives.tid), place)
-    stream = _Stream(what_if, len(lives.tid), lambda n: show(n / trace.meta["counts"]["syscalls"]))
+    stream = _Stream(lambda n: show(n / trace.meta["counts"]["syscalls"]))
     sections = {
         "threads": [_threads(lives, strings)],
         "ops": chain([before_all.ops, attached.ops], stream.pieces(pieces)),
@@ -137,7 +142,7 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
     counts = _write(out, trace, sections, strings)
     if stream.acls:
         learn_modes(out)
-    return PlanSummary(
+    return Built(
         path=out,
         syscalls=calls.rows - calls.before_start,
         before_start=calls.before_start,
@@ -147,12 +152,9 @@ def _build(trace: Trace, out: Path, what_if: WhatIf, show: Show) -> PlanSummary:
         elsewhere=calls.elsewhere,
         followed=links.followed,
         threads=counts["threads"],
-        faults=stream.faults,
         held_skipped=before_all.skipped,
-        left_out=stream.left_out(),
         duration_ns=int(trace.meta["duration_ns"]),
         tree_bytes=sum(int((some["size"] - some["holes"]).sum()) for some in entries_),
-        written_bytes=stream.written_bytes,
     )
 
 
@@ -167,59 +169,25 @@ def _lean() -> Iterator[None]:
         pa.set_memory_pool(before)
 
 
-def written_bytes(ops: Ops) -> int:
-    """Return how many bytes operations write."""
-    outside = (ops["path"] == NONE) & (ops["ino"] == 0) & (ops["obj_mode"] == 0)
-    writes = are(ops["op"], _WRITES) | (are(ops["op"], _COPIES) & outside)
-    return int(np.maximum(ops["ret"][writes], 0).sum())
-
-
-def _emptied(ops: Ops, gone: npt.NDArray[np.bool_]) -> Ops:
-    """Replace some operations by empty ones, so that the pauses before and after them stay.
-
-    Each holds the id of the call that it replaces, as a part of the plan has only some of them.
-    """
-    made: Ops = ops.copy()
-    made[gone] = pseudo(LEFT_OUT, ops["thread"][gone], ops["start_ns"][gone])
-    made["arg"][gone] = ops["op"][gone]
-    for name in ("end_ns", "path"):
-        made[name][gone] = ops[name][gone]
-    return made
-
-
 class _Stream:
-    """The operations of a plan on their way to the file, counted.
+    """The operations of a plan on their way to the file.
 
     Attributes:
-        faults: Page faults on mapped files.
-        written_bytes: Bytes that calls wrote.
         acls: Calls that may set an ACL which is no more than a mode.
     """
 
-    def __init__(self, what_if: WhatIf, n_threads: int, show: Callable[[int], None]) -> None:
+    def __init__(self, show: Callable[[int], None]) -> None:
         self._show = show
-        self._what_if, self._syncs = what_if, np.zeros(n_threads, np.int64)
-        self._left_out = Counter[int]()
-        self.faults = self.written_bytes = self.acls = 0
+        self.acls = 0
 
     def pieces(self, pieces: Iterator[Ops]) -> Iterator[Ops]:
-        """Yield them, with empty operations in the place of those that are left out."""
+        """Yield them, and show how many are done."""
         gone_by = 0
         for ops in pieces:
             self._show(gone_by)
             gone_by += len(ops)
-            gone = self._what_if.left_out(ops, self._syncs)
-            self._left_out.update(ops["op"][gone].tolist())
-            if gone.any():
-                ops = _emptied(ops, gone)
-            self.faults += int((ops["op"] == FAULT).sum())
-            self.written_bytes += written_bytes(ops)
             self.acls += int(may_be_modes(ops).sum())
             yield ops
-
-    def left_out(self) -> dict[str, int]:
-        """Return how many calls were left out, by name, the most frequent first."""
-        return by_name(self._left_out)
 
 
 def _threads(lives: Lives, strings: Strings) -> npt.NDArray[np.void]:

@@ -9,7 +9,6 @@ from spoolscope.traces.pathclass import user_of
 
 # Largest multiple of the recorded users: every copy has all of their processes.
 MOST = 1000
-WINDOW = 0.1
 LISTED = 8
 
 
@@ -29,15 +28,20 @@ class Scale:
     window_ns: int | None = None
     seed: int = 0
 
-    def phases_ns(self, duration_ns: int) -> list[int]:
-        """Return the delay, after the recording's begin, of each further copy, ns.
+    def begins(self) -> list[float]:
+        """Return when each further copy begins, as a share of the window."""
+        generator = random.Random(self.seed)
+        return [generator.random() for _ in range(self.users - 1)]
+
+    def words(self, duration_ns: int) -> list[str]:
+        """Return it as options of spoolscope-replay, but for the users.
 
         Args:
             duration_ns: Length of the recording.
         """
-        window = duration_ns * WINDOW if self.window_ns is None else self.window_ns
-        generator = random.Random(self.seed)
-        return [int(generator.random() * window) for _ in range(self.users - 1)]
+        words = [f"--recorded-ns={duration_ns}"]
+        words += [f"--begin={share!r}" for share in self.begins()]
+        return words if self.window_ns is None else [*words, f"--window-ns={self.window_ns}"]
 
 
 def users(plan: Plan) -> list[bytes]:
@@ -46,17 +50,6 @@ def users(plan: Plan) -> list[bytes]:
     names = (plan.strings.raw(at).decode("latin-1") for at in range(len(plan.strings)))
     found = {user_of(name) for name in names} - {None}
     return sorted(name.encode("latin-1") for name in found if name is not None)
-
-
-def facts_of(scaled: dict[str, Any], recorded_ns: int) -> dict[str, Any]:
-    """Return the replayer's facts of copies, and the time in which all of them are at work.
-
-    Args:
-        scaled: The replayer's facts.
-        recorded_ns: Length of the recording.
-    """
-    all_from = max(scaled["phases_ns"], default=0)
-    return {**scaled, "all_from_ns": min(all_from, recorded_ns), "all_to_ns": recorded_ns}
 
 
 def sentence(scaled: dict[str, Any]) -> str:

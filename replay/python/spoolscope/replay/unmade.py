@@ -18,7 +18,7 @@ class Asked:
 
     Args:
         part: The part in time, since the plan's begin; None is all.
-        only: Processes and mailboxes, as in ``chosen.chosen``; none means all.
+        only: Processes and mailboxes, as in ``chosen.of_processes``; none means all.
 
     Attributes:
         by_process: The process of a call matters.

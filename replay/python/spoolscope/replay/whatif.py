@@ -4,17 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from spoolscope.replay.ops import are
 from spoolscope.replay.scaled import Scale, sentence
-from spoolscope.traces.calls import BY_ID, CALLS, of_effect
+from spoolscope.traces.calls import CALLS, of_effect
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.flat import NO_CALL_ROW
 from spoolscope.traces.slices import Slice, parse_slice, parse_time, time_text
 
-FSYNCS = ("fsync", "fdatasync")
 # These calls change nothing that another call finds: no name, no byte, no descriptor, no lock.
 HARMLESS = set(of_effect("none"))
 
@@ -27,8 +21,8 @@ class WhatIf:
         skip: Names of calls that are left out.
         fsync_every: Only every N-th fsync or fdatasync of each thread is made.
         part: Only calls that took effect in it are replayed; None is the whole recording.
-        only: Processes and mailboxes whose calls are replayed (``chosen.chosen``), with what they
-            depend on; none means all.
+        only: Processes and mailboxes whose calls are replayed, with what they depend on; none
+            means all.
         scale: Copies of the users in the remaining calls.
     """
 
@@ -45,26 +39,19 @@ class WhatIf:
         to_ns = None if self.part.to_ns is None else max(self.part.to_ns - late_ns, 0)
         return Slice(max(self.part.from_ns - late_ns, 0), to_ns)
 
-    def left_out(
-        self, ops: npt.NDArray[np.void], before: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
-        """Return which of some operations of a plan are left out.
+    def words(self, late_ns: int) -> list[str]:
+        """Return it as options of spoolscope-replay, but for copies of users.
 
         Args:
-            ops: The operations.
-            before: How many fsync and fdatasync each thread made before them; changed.
+            late_ns: How long after the recording's begin that of the replay is.
         """
-        if not self.skip and self.fsync_every == 1:
-            return np.zeros(len(ops), np.bool_)
-        gone: npt.NDArray[np.bool_] = are(ops["op"], tuple(sorted(self.skip)))
-        syncs = np.flatnonzero(are(ops["op"], FSYNCS) & ~gone)
-        syncs = syncs[np.lexsort((ops["start_ns"][syncs], ops["thread"][syncs]))]
-        thread = ops["thread"][syncs]
-        number = np.arange(len(syncs)) - np.searchsorted(thread, thread) + before[thread]
-        before += np.bincount(thread, minlength=len(before))
-        gone[syncs[(number + 1) % self.fsync_every != 0]] = True
-        gone &= ops["call"] != NO_CALL_ROW
-        return gone
+        words = [f"--skip={name}" for name in sorted(self.skip)]
+        words.append(f"--fsync-every={self.fsync_every}")
+        part = self.since(late_ns)
+        if part is not None:
+            words.append(f"--from-ns={part.from_ns}")
+            words += [] if part.to_ns is None else [f"--to-ns={part.to_ns}"]
+        return [*words, *(f"--only={word}" for word in self.only)]
 
     def entry(
         self,
@@ -183,9 +170,3 @@ def parse_scale(users: int, window: str | None, seed: int) -> Scale:
             exit_code=USAGE,
         )
     return Scale(users, window_ns, seed)
-
-
-def by_name(counted: Mapping[int, int]) -> dict[str, int]:
-    """Return counts of calls by name instead of id, the most frequent first."""
-    ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return {BY_ID[number].name: n for number, n in ranked}
