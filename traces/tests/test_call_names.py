@@ -17,7 +17,6 @@ ALLOWED = {
     "analysis/python/spoolscope/export/fio.py": _DIRECTIONS,
     "analysis/python/spoolscope/export/fio_files.py": "fio's names of the two syncs that it has",
     "analysis/src/workload/maildir_io.rs": _DIRECTIONS,
-    "replay/python/spoolscope/replay/whatif.py": "the two calls that --fsync-every counts",
     "replay/src/engine/args.rs": "argument words",
     "replay/src/semantics/attributes.rs": "calls on the attributes of a symlink",
     "tracers/python/spoolscope/tracers/blktrace/columns.py": _DIRECTIONS,
