@@ -181,14 +181,18 @@ def when_ready() -> Iterator[Callable[..., None]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each of several workers its own mounts.
+    """Give each of several workers its own mounts, and its own numbers of mount points.
 
     A namespace that a test makes has a copy of all mounts around it. As long as it is there, the
     disks of other tests would stay in use after their unmounting.
     """
-    if hasattr(config, "workerinput"):
-        # Without root it fails, and nothing is mounted either.
-        ctypes.CDLL(None).unshare(_CLONE_NEWNS)
+    # Without root it fails, and nothing is mounted either.
+    if hasattr(config, "workerinput") and ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0:
+        from spoolscope.replay.mount_points import RUN
+
+        subprocess.run(["mount", "--make-rslave", "/"], check=False)
+        RUN.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "none", RUN], check=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -161,13 +161,17 @@ def test_an_interrupted_replay_is_taken_up_by_the_command_that_it_prints(
     require("ext4")
     require("xfs")
     out = tmp_path / "out"
+
+    def runs() -> list[dict[str, object]]:
+        file = out / "replay.json"
+        return json.loads(file.read_text())["runs"] if file.exists() else []
+
     process = subprocess.Popen([*MAIN, *replay_words(out)], stderr=subprocess.PIPE)
-    wait_for(lambda: list(out.glob("*/run.json")))
-    wait_for(lambda: len(list(out.glob("*-r*"))) == 2)
+    wait_for(runs)
     said = kill(process, signal.SIGINT).decode()
-    assert "1 of 4 runs are finished and kept; continue with '" in said
-    header = json.loads((out / "replay.json").read_text())
-    (first,) = header["runs"]
+    finished = runs()
+    assert 1 <= len(finished) <= 3
+    assert f"{len(finished)} of 4 runs are finished and kept; continue with '" in said
     command = said.partition("continue with '")[2].partition("'\n")[0]
     words = shlex.split(command)
     assert words[-1] == "--resume"
@@ -181,7 +185,7 @@ def test_an_interrupted_replay_is_taken_up_by_the_command_that_it_prints(
     assert done.returncode in (0, 3), done.stderr
     after = json.loads((out / "replay.json").read_text())
     assert (after["finished"], len(after["runs"])) == (True, 4)
-    assert after["runs"][0] == first
+    assert after["runs"][: len(finished)] == finished
     assert [run["run"] for run in after["runs"]] == after["order"]
     compared = json.loads(spoolscope("compare", out, "--json").stdout)
     assert compared["rounds"] == 2

@@ -97,7 +97,7 @@ def test_a_replay_finds_the_order_once(script, tmp_path, target, monkeypatch):
     real = Engine._json
     monkeypatch.setattr(Engine, "_json", lambda self, *w: asked.append(w[0]) or real(self, *w))
     replay(script.write(tmp_path / "trace"), [f"dir:{target}"], tmp_path / "out")
-    assert asked == ["order", "fixture", "verify"]
+    assert asked == ["derive", "order", "fixture", "verify"]
 
 
 def test_no_edge_is_lost_on_the_way(plan):
