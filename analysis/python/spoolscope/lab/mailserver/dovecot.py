@@ -42,6 +42,8 @@ listen = 127.0.0.1
 ssl = no
 disable_plaintext_auth = no
 mail_location = @LOCATION@
+# As Exim does. In Debian's order, each would wait for the lock that the other one holds.
+mbox_write_locks = dotlock fcntl
 mail_uid = {VMAIL_ID}
 mail_gid = {VMAIL_ID}
 first_valid_uid = {VMAIL_ID}
