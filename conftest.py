@@ -40,7 +40,7 @@ PROGRAMS = (
 )
 
 _CLONE_NEWNS = 0x0002_0000
-"""Of <sched.h>; Python 3.12 has os.unshare."""
+"""A number of <sched.h>; Python 3.12 has os.unshare."""
 
 Require = Callable[..., None]
 

@@ -11,7 +11,7 @@ _RESULT = re.compile(r"\) += (?:-?\d|\?|0x)")
 _ENTITY = re.compile(r"&(?:quot|lt|gt|amp|#0?39|#34);")
 _QUOTED = re.compile(r"(?:> ?)+\s*(?:\[pid|\d+ |\w+\(|<\.\.\. )")
 _ENCODED = re.compile(r"\) +=3D [-\d?]")
-# What syslog and the journal write before a message: its time, the host, the program.
+# Syslog and the journal write this before a message: its time, the host, the program.
 _LOGGED = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
     r"\S+ [^\s:\[\]]+(?:\[\d+\])?: "
@@ -49,7 +49,7 @@ def refuse_other_forms(name: str, texts: Sequence[str], options: str) -> None:
 
 
 class Pasted(NamedTuple):
-    """What was done to the lines of a file after strace wrote them.
+    """Changes to the lines of a file after strace wrote them.
 
     Attributes:
         logged: A log wrote its own time and program before each of them.
