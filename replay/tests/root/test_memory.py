@@ -48,9 +48,11 @@ def test_what_a_replay_needs_in_memory_does_not_grow_with_the_trace(tmp_path: Pa
 
 
 def test_what_a_plan_needs_in_memory_does_not_grow_with_the_names(tmp_path: Path) -> None:
-    few, many = (_planning_mib(_with_names(n, tmp_path / str(n))) for n in (200_000, 1_000_000))
-    # When they were kept in memory, 800,000 names took 347 MiB.
-    assert many < few + 32, (few, many)
+    names = 500_000, 2_000_000
+    few, many = (_planning_mib(_with_names(n, tmp_path / str(n))) for n in names)
+    # The allocators' peak differs by some 25 MiB between runs, and below 500,000 names their
+    # buffers are not all in use. When names were kept in memory, one took 455 bytes.
+    assert (many - few) * 2**20 < 40 * (names[1] - names[0]), (few, many)
 
 
 def _with_names(n: int, out: Path) -> Path:
