@@ -1,8 +1,10 @@
-"""Recordings of small programs; programs of layers."""
+"""Recordings of small programs; programs of layers; a disk."""
 
 import shutil
+import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,14 @@ def recorded(tmp_path):
         return summary.trace
 
     return run
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Yield the path of a loop device of 1100 MiB, which stands in for a disk."""
+    with (tmp_path / "disk").open("wb") as file:
+        file.truncate(1100 << 20)
+    words = ["losetup", "--find", "--show", str(tmp_path / "disk")]
+    device = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    yield Path(device)
+    subprocess.run(["losetup", "--detach", device], check=True)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,16 +62,6 @@ def processes(words: str) -> list[str]:
 
 def loops() -> str:
     return subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with (tmp_path / "disk").open("wb") as file:
-        file.truncate(1100 << 20)
-    words = ["losetup", "--find", "--show", str(tmp_path / "disk")]
-    device = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
-    yield Path(device)
-    subprocess.run(["losetup", "--detach", device], check=True)
 
 
 def test_what_was_delivered_is_what_the_recorder_saw(tmp_path: Path, disk: Path) -> None:

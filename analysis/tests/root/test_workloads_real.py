@@ -147,6 +147,28 @@ def test_candidates_have_their_rounds_and_figures(tmp_path, require):
     assert not left_below(tmp_path)
 
 
+def test_the_load_goes_to_the_disk_that_is_given(tmp_path, disk, require):
+    require("ext4")
+    require("btrfs")
+    words = ("qmail", "--on", "ext4", "--on", "btrfs", "--scale", "0.001", "--device", str(disk))
+    refused = lab(*words, "-o", str(tmp_path / "out"))
+    assert f"confirm it with --format-device {disk}" in refused.stderr
+    written = Path("/sys/block", disk.name, "stat")
+    before = int(written.read_text().split()[6])
+    out = tmp_path / "out"
+    done = lab(*words, "--format-device", str(disk), "-o", str(out), "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+    mail_bytes = 0
+    for run in runs:
+        kept = json.loads((out / run["run"] / "run.json").read_text())
+        assert [one["name"] for one in kept["devices"]] == [disk.name]
+        mail_bytes += kept["steps"]["deliver"]["counts"]["written_bytes"]
+    assert len(runs) == 2
+    assert (int(written.read_text().split()[6]) - before) * 512 > mail_bytes > 0
+    assert not subprocess.run(["wipefs", str(disk)], capture_output=True, check=True).stdout
+
+
 def test_a_recorded_step_can_be_explained(tmp_path, require):
     require("bpf")
     require("ext4")

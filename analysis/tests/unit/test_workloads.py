@@ -264,12 +264,12 @@ def test_room_is_checked_before_and_said(tmp_path):
 
     asked = Asked(Workload("w", "", lambda _: None, needs=huge), [], tmp_path, 2)
     with pytest.raises(SpoolscopeError, match=r"w at scale 2 needs [\d,]+ MiB in .* MiB free"):
-        check_room([Candidate("ext4", "ext4")], asked, Needs(1 << 60, 10))
+        check_room([Candidate("ext4", "ext4")], asked, Needs(1 << 60, 10), None)
     free = os.statvfs(tmp_path).f_favail
     if free:
         where = Candidate("dir", "dir", directory=tmp_path)
         with pytest.raises(SpoolscopeError, match="has room for"):
-            check_room([where], asked, Needs(0, free + 1))
+            check_room([where], asked, Needs(0, free + 1), None)
 
 
 def test_one_runs_in_a_directory_and_leaves_nothing_in_it(tmp_path):

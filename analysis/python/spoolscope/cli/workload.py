@@ -8,6 +8,7 @@ import click
 
 from spoolscope.cli import limits
 from spoolscope.cli.candidates import candidates_option, names_beginning
+from spoolscope.cli.devices import asked_devices, device_options
 from spoolscope.cli.elsewhere import is_elsewhere, machine_options, run_elsewhere
 from spoolscope.cli.output import (
     claim_output,
@@ -41,6 +42,8 @@ Examples:
   sudo spoolscope lab workload varmail --on ext4@hdd10k --scale 0.01 --record
   sudo spoolscope lab workload fsbench --scale 0.005 --rounds 3 --vm 6.1 \\
     --on c2008-xfs --on c2008-reiserfs --on c2008-jfs
+  sudo spoolscope lab workload qmail --on ext4 --on xfs --scale 0.1 \\
+    --device /dev/sdX --format-device /dev/sdX
   spoolscope lab workload maildir-io --on dir:/tmp/empty --scale 0.001 --json
 
 \b
@@ -91,6 +94,7 @@ MOST_ROUNDS = 1000
     help="Play the times of a kind of disk, from the first step on.",
 )
 @click.option("--record", is_flag=True, help="Record each step: explain gives the causes.")
+@device_options
 @machine_options
 @click.option("--work", type=click.Path(path_type=Path), help="Directory for images [output].")
 @click.option(
@@ -170,6 +174,7 @@ def _asked(chosen: Workload, options: dict[str, Any]) -> Asked:
         device_model=options["device_model"] or "",
         recorder=replay_recorder(servers=bool(chosen.server)) if recorded else None,
         player=_play,
+        devices=asked_devices(options),
     )
 
 

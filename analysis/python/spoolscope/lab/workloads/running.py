@@ -5,7 +5,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from spoolscope.lab.workloads.catalog import Workload
 from spoolscope.lab.workloads.needs import Needs
 from spoolscope.replay.artifacts import write_json
 from spoolscope.replay.candidates import Candidate, check
+from spoolscope.replay.disks import Asked as Devices
+from spoolscope.replay.disks import Disks, given
 from spoolscope.replay.images import filesystem_type
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Recorder, Slot, slots
@@ -47,6 +49,7 @@ class Asked:
         device_model: Device model for candidates that name none; empty for plain images.
         recorder: Function that records each step; None records nothing.
         player: Player of device models.
+        devices: Block devices for the candidates, instead of images.
     """
 
     workload: Workload
@@ -60,6 +63,7 @@ class Asked:
     device_model: str = ""
     recorder: Recorder | None = None
     player: Player | None = None
+    devices: Devices = field(default_factory=Devices)
 
     @property
     def mailboxes(self) -> str:
@@ -89,7 +93,8 @@ def run_all(
         check(candidate, {})
     check_places(chosen, asked.out, asked.work)
     needs = asked.workload.needs(asked.workload.name, asked.scale)
-    check_room(chosen, asked, needs)
+    disks = given(asked.devices)
+    check_room(chosen, asked, needs, disks)
     directories = [candidate.directory for candidate in chosen if candidate.directory]
     if len(directories) < len(chosen):
         enter_private_mounts([asked.out, asked.work or asked.out, *directories])
@@ -98,11 +103,11 @@ def run_all(
     with (
         ending_on_signals(),
         results(asked.out),
-        scratch(asked.work or asked.out, asked.out, kind="lab") as place,
+        scratch(asked.work or asked.out, asked.out, disks, kind="lab") as place,
     ):
         phases = Phases(progress, {slot.name: 1.0 for slot in order})
         for slot in order:
-            rows.append(_run_once(asked, slot, needs, place, phases))
+            rows.append(_run_once(asked, slot, needs, place, disks, phases))
             write_json(asked.out / slot.name / RUN, rows[-1])
             keep(rows)
             tell(
@@ -116,16 +121,21 @@ def image_size(needs: Needs) -> int:
     return image_bytes(needs.bytes, round(needs.names * SPARE_NAMES))
 
 
-def check_room(chosen: Sequence[Candidate], asked: Asked, needs: Needs) -> None:
+def check_room(
+    chosen: Sequence[Candidate], asked: Asked, needs: Needs, disks: Disks | None
+) -> None:
     """Make sure before the first run that there is space for all runs.
 
     Raises:
-        SpoolscopeError: there is too little; the message has the needed amount.
+        SpoolscopeError: there is too little, or a candidate cannot use the devices; the message
+            has the needed amount.
     """
     size = image_size(needs)
-    grown = [
-        grows_to(one, max(size, one.smallest), None) for one in chosen if one.directory is None
-    ]
+    made = [one for one in chosen if one.directory is None]
+    grown = [grows_to(one, max(size, one.smallest), None) for one in made if disks is None]
+    if disks is not None:
+        disks.check_candidates(chosen)
+        disks.check_room(size, f"{asked.workload.name} at scale {asked.scale:g}", "a lower --scale")
     places = {_existing(asked.work or asked.out): needs.source_bytes + max(grown, default=0)}
     for candidate in chosen:
         if candidate.directory is not None:
@@ -157,7 +167,7 @@ def _existing(place: Path) -> Path:
 
 
 def _run_once(
-    asked: Asked, slot: Slot, needs: Needs, place: Path, phases: Phases
+    asked: Asked, slot: Slot, needs: Needs, place: Path, disks: Disks | None, phases: Phases
 ) -> dict[str, Any]:
     kept = asked.out / slot.name
     kept.mkdir(parents=True)
@@ -170,7 +180,8 @@ def _run_once(
         phases.sub(slot.name)(f"{slot.name}: {what}", 0.0)
 
     show("mkfs", None)
-    with prepared(candidate, work, image_size(needs), life=life, player=asked.player) as target:
+    size, player = image_size(needs), asked.player
+    with prepared(candidate, work, size, life=life, player=player, devices=disks) as target:
         life.capacity("after_mkfs", target.mount)
         if candidate.model:
             target.cool()  # the model is played from here on
@@ -192,9 +203,11 @@ def _run_once(
         bench.figures["capacity_pct"] = 100 * room["available_bytes"] / room["total_bytes"]
         asked.workload.run(bench)
         options = target.options
+        devices = list(target.storage.devices) if target.storage else []
     shutil.rmtree(work, ignore_errors=True)
     return _row(asked, slot, bench, options, host) | {
-        "wall_ns": int((time.monotonic() - began) * 1e9)
+        "devices": devices,
+        "wall_ns": int((time.monotonic() - began) * 1e9),
     }
 
 
