@@ -15,7 +15,7 @@ from spoolscope.replay.machine import guest_facts
 from spoolscope.replay.ops import FAULT
 from spoolscope.replay.outcomes import SAME
 from spoolscope.traces.digests import OWN_KEY, check_sealed, digest_of, sealed
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import SpoolscopeError, usage_error
 from spoolscope.traces.files import regular, write_file
 from spoolscope.traces.results import (
     DIVERGENCES_FILE,
@@ -230,10 +230,9 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
     if [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:
         differing.append("candidates")
     if differing:
-        raise SpoolscopeError(
+        raise usage_error(
             f"the replay in {job.out} was made otherwise: {', '.join(differing)}",
             remedy="give --resume with the options it was begun with, or another -o",
-            exit_code=USAGE,
         )
     for slot in slots[len(rows) :]:
         shutil.rmtree(job.out / slot.name, ignore_errors=True)

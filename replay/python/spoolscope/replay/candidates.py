@@ -11,7 +11,7 @@ from spoolscope.replay.options import WrongError
 from spoolscope.replay.presets import Candidates, made, presets
 from spoolscope.replay.where import why_not_here
 from spoolscope.traces.devices import device_models
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import SpoolscopeError, usage_error
 
 __all__ = ["Candidate", "check", "parse"]
 
@@ -46,15 +46,12 @@ def parse(text: str, candidates: Candidates | None = None) -> Candidate:
         base = candidates[inline["base"].strip()]
         return _inline(text.strip(), base, inline["mkfs"], inline["mount"] or "", candidates)
     if "[" in text and inline is None:
-        raise SpoolscopeError(
-            f"candidate {text!r} is not NAME[words of mkfs; mount options]",
-            remedy=SUCH_AS,
-            exit_code=USAGE,
+        raise usage_error(
+            f"candidate {text!r} is not NAME[words of mkfs; mount options]", remedy=SUCH_AS
         )
-    raise SpoolscopeError(
+    raise usage_error(
         f"unknown candidate {text!r}",
         remedy="use a name that 'spoolscope candidates' lists, 'ext4[OPTIONS]', or dir:PATH",
-        exit_code=USAGE,
     )
 
 
@@ -63,11 +60,7 @@ def _inline(text: str, base: Candidate, mkfs: str, mount: str, others: Candidate
     try:
         return made(text, block, base, others, ours=False)
     except WrongError as error:
-        raise SpoolscopeError(
-            f"candidate {text!r}: {error}",
-            remedy=SUCH_AS,
-            exit_code=USAGE,
-        ) from None
+        raise usage_error(f"candidate {text!r}: {error}", remedy=SUCH_AS) from None
 
 
 def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> None:
@@ -84,10 +77,9 @@ def check(candidate: Candidate, meta: dict[str, Any], *, ages: bool = False) -> 
     """
     if candidate.directory is not None:
         if ages:
-            raise SpoolscopeError(
+            raise usage_error(
                 f"{candidate.name} is not aged: its filesystem would be filled nearly up",
                 remedy="use --age with images, such as --on ext4",
-                exit_code=USAGE,
             )
         check_directory(candidate.directory, meta)
         return

@@ -3,12 +3,13 @@
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from spoolscope.replay.devices import Device, refused
+from spoolscope.replay.devices import Device
+from spoolscope.replay.patience import Patience
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.mounts import Mount, mounts
 
 PATIENCE_S = 1.0
@@ -28,14 +29,13 @@ def check_unused(device: Device) -> None:
         SpoolscopeError: it is in use; the message states by what.
     """
     if (device.place / "ro").read_text().strip() == "1":
-        raise refused(f"device {device.path} is read-only", "give one that can be written to")
-    deadline = time.monotonic() + PATIENCE_S
+        raise usage_error(f"device {device.path} is read-only", "give one that can be written to")
+    patience = Patience(PATIENCE_S)
     while not (use := _lasting_use(device)) and (use := _passing_use(device)):
-        if time.monotonic() > deadline:
+        if not patience.lasts():
             break
-        time.sleep(0.1)
     if use:
-        raise refused(f"device {device.path} is in use: {use}", "give one that nothing uses")
+        raise usage_error(f"device {device.path} is in use: {use}", "give one that nothing uses")
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def claimed(device: Device) -> Iterator[int]:
     descriptor = _opened_alone(device)
     try:
         if Device.at(device.node).sequence != device.sequence:
-            raise refused(
+            raise usage_error(
                 f"{device.node} has become another disk", "look at lsblk and name it again"
             )
         yield descriptor
@@ -60,16 +60,15 @@ def claimed(device: Device) -> Iterator[int]:
 
 
 def _opened_alone(device: Device) -> int:
-    deadline = time.monotonic() + UNMOUNTED_S
+    patience = Patience(UNMOUNTED_S)
     while True:
         try:
             return os.open(device.node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno == errno.EBUSY and time.monotonic() < deadline:
-                time.sleep(0.1)
+            if error.errno == errno.EBUSY and patience.lasts():
                 continue
             use = _lasting_use(device) or error.strerror
-            raise refused(
+            raise usage_error(
                 f"device {device.path} cannot be opened exclusively: {use}",
                 "find its user with lsblk or fuser -v",
             ) from error
@@ -89,7 +88,7 @@ def locked(devices: Sequence[Device]) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise refused(
+                raise usage_error(
                     f"another command has locked device {device.path}", "find it with fuser -v"
                 ) from None
         yield

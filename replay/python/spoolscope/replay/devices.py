@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 
 SECTOR_BYTES = 512
 """Bytes of a sector in /sys, whatever the device's own is."""
-
-
-def refused(what: str, remedy: str) -> SpoolscopeError:
-    """Return the error of a device that is not formatted."""
-    return SpoolscopeError(what, remedy=remedy, exit_code=USAGE)
 
 
 @dataclass(frozen=True)
@@ -44,13 +39,13 @@ class Device:
         try:
             found = path.stat()
         except OSError as error:
-            raise refused(f"no device {path}: {error.strerror}", "see lsblk") from error
+            raise usage_error(f"no device {path}: {error.strerror}", "see lsblk") from error
         if not stat.S_ISBLK(found.st_mode):
-            raise refused(f"{path} is not a block device", "give one of those that lsblk lists")
+            raise usage_error(f"{path} is not a block device", "give one of those that lsblk lists")
         number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
         made = cls(path.absolute(), path.resolve(), number, "")
         if not made.place.is_dir():
-            raise refused(f"no disk is behind {path}", "give one of those that lsblk lists")
+            raise usage_error(f"no disk is behind {path}", "give one of those that lsblk lists")
         return cls(made.path, made.node, number, made.of_disk("diskseq"))
 
     @property
@@ -86,7 +81,7 @@ class Device:
             SpoolscopeError: it leads to another device, or to none.
         """
         if Device.at(self.path) != self:
-            raise refused(
+            raise usage_error(
                 f"{self.path} has changed meanwhile: it led to {self.node} ({self.number})",
                 "see what it leads to now, and begin again",
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spoolscope.replay.interrupts import undisturbed
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import SpoolscopeError, usage_error
 from spoolscope.traces.mounts import mounts
 from spoolscope.traces.text import decoded
 
@@ -25,35 +25,27 @@ def check_directory(directory: Path, meta: dict[str, Any]) -> None:
         SpoolscopeError: it is missing, closed, not empty, or lies on a recorded spool.
     """
     if not directory.is_dir():
-        raise SpoolscopeError(
-            f"target {directory} is not a directory",
-            remedy=f"mkdir {directory}",
-            exit_code=USAGE,
-        )
+        raise usage_error(f"target {directory} is not a directory", remedy=f"mkdir {directory}")
     real = directory.resolve()
     for spool in meta.get("spools", []):
         mount = Path(spool["mount"])
         if real == mount or (mount != Path("/") and (mount in real.parents or _is(spool, real))):
-            raise SpoolscopeError(
+            raise usage_error(
                 f"target {directory} lies on {mount}, the spool this trace was recorded on",
                 remedy="give an empty directory elsewhere with --on dir:PATH",
-                exit_code=USAGE,
             )
     _check_empty(directory)
     if not os.access(real, os.W_OK | os.X_OK):
-        raise SpoolscopeError(
+        raise usage_error(
             f"target {directory} may not be written to",
             remedy="give a directory of your own with --on dir:PATH, or run with sudo",
-            exit_code=USAGE,
         )
 
 
 def _check_empty(directory: Path) -> None:
     if any(entry.name != "lost+found" for entry in directory.iterdir()):
-        raise SpoolscopeError(
-            f"target {directory} is not empty",
-            remedy="give an empty directory with --on dir:PATH",
-            exit_code=USAGE,
+        raise usage_error(
+            f"target {directory} is not empty", remedy="give an empty directory with --on dir:PATH"
         )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.commands import formatted
 from spoolscope.replay.device_uses import check_unused, locked
-from spoolscope.replay.devices import Device, refused
+from spoolscope.replay.devices import Device
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.layers import NFS, device_layers
 from spoolscope.replay.signatures import LABEL, check_signatures, settle, wipe
 from spoolscope.replay.storage import Storage
+from spoolscope.traces.errors import usage_error
 
 MIB = 1 << 20
 
@@ -57,7 +58,7 @@ class Disks:
         self._overwritten = overwritten
         self.unwiped: list[Path] = []
         if journal is not None and any(one.number == journal.number for _, one in main.relatives()):
-            raise refused(
+            raise usage_error(
                 f"{main.path} and {journal.path} share a disk", "give two disks, or two partitions"
             )
         self._check()
@@ -79,42 +80,42 @@ class Disks:
             SpoolscopeError: a device is missing, unused, too small, or no match for a candidate.
         """
         if all(one.directory for one in candidates):
-            raise refused(
+            raise usage_error(
                 f"no candidate would use {self.main.path}: directories lie where they are",
                 "leave out --device, or add a candidate such as --on ext4",
             )
         for one in candidates:
             if one.directory is None and not formatted(one).label:
-                raise refused(
+                raise usage_error(
                     f"{one.name} makes a filesystem without a label, which clean needs",
                     "leave it out, or replay it on an image, without --device",
                 )
             if one.directory is None:
                 _check_size(self.main, one.smallest, one.name)
             if device_layers(one.layers):
-                raise refused(
+                raise usage_error(
                     f"{one.name} lies on {one.layers[0]}, which is set up over images only",
                     "leave it out, or replay it without --device",
                 )
             if one.fstype in NFS:
-                raise refused(
+                raise usage_error(
                     f"what a server exports to {one.name} lies on an image",
                     "leave it out, or replay it without --device",
                 )
             if one.model:
-                raise refused(
+                raise usage_error(
                     f"{one.name} plays another disk than {self.main.path}",
                     "give --device-model or --device",
                 )
         apart = [one for one in candidates if one.journal and one.directory is None]
         if self.journal is None and apart:
-            raise refused(
+            raise usage_error(
                 f"{apart[0].name} has a separate journal, and no device is given for it",
                 "give --journal-device PATH and --format-device PATH",
             )
         if self.journal is not None:
             if not apart:
-                raise refused(
+                raise usage_error(
                     f"no candidate would use {self.journal.path}: none has a separate journal",
                     "leave out --journal-device, or add such a candidate",
                 )
@@ -191,18 +192,18 @@ def given(asked: Asked) -> Disks | None:
     wanted = [path for path in (asked.device, asked.journal) if path is not None]
     if asked.device is None:
         if wanted or asked.formatted or asked.overwritten:
-            raise refused("no device is given for filesystems", "add --device PATH")
+            raise usage_error("no device is given for filesystems", "add --device PATH")
         return None
     devices = [Device.at(path) for path in wanted]
     formatted = {Device.at(path).number for path in asked.formatted}
     for device in devices:
         if device.number not in formatted:
-            raise refused(
+            raise usage_error(
                 f"all that {device.path} holds would be lost",
                 f"confirm it with --format-device {device.path}",
             )
     if formatted - {device.number for device in devices}:
-        raise refused(
+        raise usage_error(
             "--format-device names a device that this replay does not use",
             "name the devices of --device and --journal-device only",
         )
@@ -213,7 +214,7 @@ def _check_size(
     device: Device, needed_bytes: int, what: str, remedy: str = "give a larger one"
 ) -> None:
     if device.size_bytes < needed_bytes:
-        raise refused(
+        raise usage_error(
             f"device {device.path} has {device.size_bytes // MIB} MiB, but "
             f"{what} needs {-(-needed_bytes // MIB)} MiB",
             remedy,

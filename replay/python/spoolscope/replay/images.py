@@ -5,7 +5,7 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from spoolscope.traces.errors import SpoolscopeError
@@ -116,37 +116,48 @@ def copy(image: Path, to: Path) -> None:
 def read_all(place: Path) -> None:
     """Read every name, attribute and byte below a directory, so that caches are warm.
 
-    lost+found is no part of the spool. Holes are skipped: reading those of a file of a terabyte
-    takes minutes, and fills as much memory.
+    Holes are skipped: reading those of a file of a terabyte takes minutes, and fills as much
+    memory.
 
     Raises:
         SpoolscopeError: something could not be read.
     """
     buffer = bytearray(_PIECE)
     try:
-        device = os.lstat(place).st_dev
-        for directory, names, files in os.walk(place, onerror=_fail):
-            if os.lstat(directory).st_dev != device:
-                names.clear()
-                continue
-            if directory == os.fspath(place) and "lost+found" in names:
-                names.remove("lost+found")
-            for name in (*names, *files):
-                path = os.path.join(directory, name)  # noqa: PTH118 - a Path for each takes as long
-                if stat.S_ISREG(os.lstat(path).st_mode):
-                    _read_data(path, buffer)
+        for at, name in names_below(place):
+            if stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                _read_data(at, name, buffer)
     except OSError as error:
         raise SpoolscopeError(
             f"cannot read all of {place}: {error}", remedy="use --cache cold, or run as root"
         ) from error
 
 
+def names_below(place: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield each name below a directory, after a descriptor of the directory that it lies in.
+
+    lost+found, where ageing has files, is no part of the spool; nor are other filesystems.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    device = os.lstat(place).st_dev
+    for directory, names, files, at in os.fwalk(place, onerror=_fail):
+        if os.fstat(at).st_dev != device:
+            names.clear()
+            continue
+        if directory == os.fspath(place) and "lost+found" in names:
+            names.remove("lost+found")
+        for name in (*names, *files):
+            yield at, os.fsencode(name)
+
+
 def _fail(error: OSError) -> None:
     raise error
 
 
-def _read_data(path: str, buffer: bytearray) -> None:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+def _read_data(directory: int, name: bytes, buffer: bytearray) -> None:
+    with os.fdopen(os.open(name, os.O_RDONLY, dir_fd=directory), "rb", buffering=0) as file:
         at = 0
         while True:
             try:

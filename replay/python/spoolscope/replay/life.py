@@ -10,7 +10,7 @@ from spoolscope.replay import on_disk
 from spoolscope.replay.calls import EXITING
 from spoolscope.replay.columns import Int
 from spoolscope.replay.ops import BYTES, EXEC, EXIT, FORK, KINDS, Ops, picked, pseudo
-from spoolscope.replay.threads import Lives, execs, exits
+from spoolscope.replay.threads import Lives, moments
 from spoolscope.traces.calls import CALLS, of_effect
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
@@ -32,8 +32,8 @@ def read_events(trace: Trace, lives: Lives) -> Iterator[Ops]:
     forks = pseudo(FORK, lives.parent[forked], lives.start_ns[forked])
     forks["arg"] = forked
     yield forks
-    yield pseudo(EXEC, *_known(lives, *execs(trace)))
-    yield pseudo(EXIT, *_known(lives, *exits(trace)))
+    yield pseudo(EXEC, *_known(lives, *moments(trace, "exec")))
+    yield pseudo(EXIT, *_known(lives, *moments(trace, "exit")))
 
 
 def _known(lives: Lives, tid: Int, ts_ns: Int) -> tuple[Int, Int]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.layers import device_layers
 from spoolscope.traces.devices import device_model
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 
 
 class ModelledDisk(Protocol):
@@ -36,15 +36,13 @@ def on_model(candidate: Candidate, model: str) -> Candidate:
         return candidate
     device_model(name)
     if candidate.directory is not None:
-        raise SpoolscopeError(
+        raise usage_error(
             f"{candidate.name} lies on a disk of its own, which cannot play {name}",
             remedy="use --device-model with images, such as --on ext4",
-            exit_code=USAGE,
         )
     if device_layers(candidate.layers):
-        raise SpoolscopeError(
+        raise usage_error(
             f"{candidate.name} lies on {candidate.layers[0]}, below which {name} cannot be played",
             remedy="use --device-model with candidates that lie on one image",
-            exit_code=USAGE,
         )
     return replace(candidate, model=name, name=f"{candidate.name}@{name}")

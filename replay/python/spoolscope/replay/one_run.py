@@ -28,7 +28,6 @@ from spoolscope.traces.results import (
     DIVERGENCES_FILE,
     OUTCOMES_FILE,
     Age,
-    Cached,
     Disk,
     Disturbance,
     DivergenceCounts,
@@ -160,7 +159,7 @@ def _fill(
     target.cool(keep, life)
     if job.begin.cache == WARM:
         images.read_all(target.mount)
-    built["cached"] = remember(job.memory, target.mount).as_dict() if job.memory else None
+    built["cached"] = remember(job.memory, target.mount) if job.memory else None
     return built
 
 
@@ -170,7 +169,7 @@ def _begun(result: RunResult, built: dict[str, Any], target: Target) -> RunResul
         result,
         fixture="copied" if target.copied else "built",
         age=decoded(Age, built.get("age")),
-        cached=decoded(Cached, built["cached"]),
+        cached=built["cached"],
         xattrs={"set": built["xattrs"], "skipped": built["xattrs_skipped"]},
         stand_ins=built["stand_ins"],
         devices=[decode(Disk, disk) for disk in target.storage.devices] if target.storage else [],

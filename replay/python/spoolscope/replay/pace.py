@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 
 HELP = (
     "original: calls come when they came (open loop); scaled=N: N times faster, likewise; "
@@ -69,10 +69,9 @@ def parse_pace(text: str, *, realtime: bool = False) -> Pace:
     """
     pace = _named(text)
     if realtime and not pace.has_schedule:
-        raise SpoolscopeError(
+        raise usage_error(
             f"--realtime keeps calls on time, and {text} has no times",
             remedy="use --pace original, scaled=N or think, or leave out --realtime",
-            exit_code=USAGE,
         )
     return replace(pace, realtime=realtime)
 
@@ -88,10 +87,9 @@ def _named(text: str) -> Pace:
     kind, _, number = text.partition("=")
     factor = float(number) if re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9})?", number) else 0.0
     if kind != "scaled" or not SLOWEST <= factor <= FASTEST:
-        raise SpoolscopeError(
+        raise usage_error(
             f"unknown pace {text!r}",
             remedy="use --pace original, think, afap, or "
             f"scaled=N with N from {SLOWEST} to {FASTEST:,}",
-            exit_code=USAGE,
         )
     return Pace(text, "open", factor)

@@ -11,7 +11,7 @@ from spoolscope.replay.candidates import Candidate
 from spoolscope.replay.disks import Disks
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.traces import unfinished
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.output import discard, place_of
 
 
@@ -28,13 +28,13 @@ def check_places(candidates: Sequence[Candidate], out: Path, work: Path | None) 
             target, or there is none to work in.
     """
     if work is not None and not work.is_dir():
-        raise _wrong(f"--work {work} is no directory", f"mkdir -p {work}")
+        raise usage_error(f"--work {work} is no directory", f"mkdir -p {work}")
     _check_labels(candidates)
     for candidate in candidates:
         for place in (out, work or out):
             real = place.resolve()
             if candidate.directory and candidate.directory.resolve() in (real, *real.parents):
-                raise _wrong(
+                raise usage_error(
                     f"{place} lies in target {candidate.directory}, which is emptied at the end",
                     "give -o and --work elsewhere",
                 )
@@ -44,15 +44,11 @@ def _check_labels(candidates: Sequence[Candidate]) -> None:
     seen: dict[str, Candidate] = {}
     for candidate in candidates:
         if candidate.label in seen:
-            raise _wrong(
+            raise usage_error(
                 f"runs on {seen[candidate.label].name} and {candidate.name} would have one name",
                 "give one of them, or --rounds 2 to replay twice",
             )
         seen[candidate.label] = candidate
-
-
-def _wrong(what: str, remedy: str) -> SpoolscopeError:
-    return SpoolscopeError(what, remedy=remedy, exit_code=USAGE)
 
 
 @contextmanager

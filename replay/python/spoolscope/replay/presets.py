@@ -11,7 +11,7 @@ from typing import Any
 from spoolscope.replay.candidate import NOT_STATED, SAME, Candidate
 from spoolscope.replay.layers import LAYERS, NFS, device_layers
 from spoolscope.replay.options import WrongError, joined_options, split_options, split_words
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.filesystems import FILESYSTEMS, Filesystem, size_bytes
 from spoolscope.traces.inheritance import LIKE
 
@@ -61,26 +61,23 @@ def _load(file: Path, others: Candidates) -> Candidates:
         text = file.read_text()
         blocks = tomllib.loads(text)
     except OSError as error:
-        raise SpoolscopeError(
+        raise usage_error(
             f"cannot read candidates {file}: {error.strerror}",
             remedy="give --candidates a file that can be read",
-            exit_code=USAGE,
         ) from error
     except ValueError as error:
-        raise SpoolscopeError(
+        raise usage_error(
             f"cannot read candidates {file}: {error}",
             remedy="mend the file: it is TOML, as 'spoolscope candidates --help' shows",
-            exit_code=USAGE,
         ) from error
     reader = _File(blocks, others, ours=file == OURS)
     for name in blocks:
         try:
             reader.make(name)
         except WrongError as error:
-            raise SpoolscopeError(
+            raise usage_error(
                 f"{file}{_line(text, name)}: [{name}] {error}",
                 remedy=f"mend the file; keys are {', '.join(sorted(KEYS))}",
-                exit_code=USAGE,
             ) from None
     return {name: reader.made[name] for name in blocks}
 

@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ import numpy.typing as npt
 
 from spoolscope.replay import on_disk
 from spoolscope.replay.columns import Int, column
+from spoolscope.replay.images import names_below
 from spoolscope.replay.ops import FAULT, Ops, are
 from spoolscope.replay.outcomes import Plan
 from spoolscope.traces.abi import S_IFMT
 from spoolscope.traces.calls import of_kind
 from spoolscope.traces.flat import NO_CALL_ROW, NONE
+from spoolscope.traces.results import Cached
 from spoolscope.traces.trace import Trace
 
 _DATA = of_kind("read", "write")
@@ -51,20 +53,6 @@ class Memory:
     all_names: bool
     names: list[bytes] = field(default_factory=list)
     data: list[tuple[bytes, int, int]] = field(default_factory=list)
-
-
-@dataclass
-class Cached:
-    """Names and data that a replay put into memory before it began."""
-
-    why: str
-    names: int = 0
-    files: int = 0
-    data_bytes: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return its entry in run.json."""
-        return asdict(self)
 
 
 def memory_of(trace: Trace, plan: Plan) -> Memory:
@@ -162,34 +150,15 @@ def remember(memory: Memory, place: Path) -> Cached:
     Raises:
         OSError: the directory, or a name in it, cannot be read.
     """
-    cached = Cached(memory.why)
-    if memory.all_names:
-        _walk(place, cached)
-    for name in memory.names:
-        cached.names += _there(place, name, _look)
+    looked = sum(_look(at, name) for at, name in names_below(place)) if memory.all_names else 0
+    looked += sum(_there(place, name, _look) for name in memory.names)
     buffer = bytearray(_PIECE)
-    for name, begin, end in memory.data:
-        held = _there(place, name, partial(_read, span=(begin, end), buffer=buffer))
-        cached.files += held > 0
-        cached.data_bytes += held
-    return cached
-
-
-def _walk(place: Path, cached: Cached) -> None:
-    """Look at every name, as the recorder does, except for lost+found, where ageing has files."""
-    device = os.lstat(place).st_dev
-    for directory, names, files, at in os.fwalk(place, onerror=_fail):
-        if os.fstat(at).st_dev != device:
-            names.clear()
-            continue
-        if directory == os.fspath(place) and "lost+found" in names:
-            names.remove("lost+found")
-        for name in (*names, *files):
-            cached.names += _look(at, os.fsencode(name))
-
-
-def _fail(error: OSError) -> None:
-    raise error
+    held = [
+        _there(place, name, partial(_read, span=(begin, end), buffer=buffer))
+        for name, begin, end in memory.data
+    ]
+    files = sum(data_bytes > 0 for data_bytes in held)
+    return Cached(why=memory.why, names=looked, files=files, data_bytes=sum(held))
 
 
 def _there(place: Path, path: bytes, use: Callable[[int, bytes], int]) -> int:

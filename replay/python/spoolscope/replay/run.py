@@ -23,7 +23,7 @@ from spoolscope.replay.planned import plan
 from spoolscope.replay.recorded_cache import memory_of
 from spoolscope.replay.whatif import WHOLE, WhatIf
 from spoolscope.replay.workers import OWN, POOL, pool
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.trace import Trace
 
@@ -154,18 +154,16 @@ def check_asked(
     """
     names = [candidate.name for candidate in chosen]
     if reference is not None and reference not in names:
-        raise SpoolscopeError(
+        raise usage_error(
             f"the reference {reference!r} is no candidate of this replay",
             remedy=f"use --reference with one of: {', '.join(names)}",
-            exit_code=USAGE,
         )
     if what_if.part is not None:
         what_if.part.check_within(int(trace.meta["duration_ns"]))
     if workers == POOL and what_if.scale.users > 1:
-        raise SpoolscopeError(
+        raise usage_error(
             "--workers pool does not go with --scale-users: a copy's processes are its own",
             remedy="give one of them",
-            exit_code=USAGE,
         )
 
 
@@ -219,10 +217,9 @@ def _job(
     plan_file = scratch / "replay.plan"
     summary, entry = plan(trace, plan_file, what_if, lambda done: show(BUILDING, done))
     if not summary.syscalls:
-        raise SpoolscopeError(
+        raise usage_error(
             "no recorded call is in the part that is asked for",
             remedy="give another part: a recording begins when its snapshot was taken",
-            exit_code=USAGE,
         )
     pooled = pool(plan_file) if workers == POOL else None
     show(CHECKING)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from spoolscope.replay import images
 from spoolscope.replay.device_uses import claimed
-from spoolscope.replay.devices import Device, refused
+from spoolscope.replay.devices import Device
+from spoolscope.replay.patience import Patience
 from spoolscope.replay.reiserfs import REISERFS, has_journal, with_journal_apart
-from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.errors import SpoolscopeError, usage_error
 
 LABEL = "spsc-replay"
 """Label of filesystems and journals that spoolscope makes on devices; xfs has room for 12."""
@@ -107,7 +108,7 @@ def check_signatures(devices: Sequence[Device], overwritten: Sequence[str]) -> N
     first = wrong[0][0]
     held = dict.fromkeys(_words(one) for device, one in wrong if device == first)
     asked = dict.fromkeys(f"--overwrite-signature {one.type}" for _, one in wrong)
-    raise refused(
+    raise usage_error(
         f"device {first.path} holds {' and '.join(held)}, which spoolscope did not write",
         f"see 'lsblk -f'; if nothing of it is needed, {' '.join(asked)}",
     )
@@ -143,14 +144,13 @@ def wipe(device: Device) -> bool:
 
 def _forget_parts(device: Device) -> None:
     """Make the kernel drop the partitions of a disk; it refuses while one is open."""
-    deadline = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S)
     while True:
         try:
             images.run("blockdev", "--rereadpt", device.node)
         except SpoolscopeError:
-            if time.monotonic() > deadline:
+            if not patience.lasts():
                 raise
-            time.sleep(0.1)
         else:
             return
 

@@ -3,7 +3,6 @@
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,13 +12,15 @@ from spoolscope.replay import images
 from spoolscope.replay.commands import carried_out
 from spoolscope.replay.interrupts import undisturbed
 from spoolscope.replay.layers import LAYERS, Command
+from spoolscope.replay.patience import Patience
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import write_file
 
 THIN_PART = 0.85
 """Share of a disk for a thin volume: the pool has its own metadata, and leaves some room."""
 
-RELEASE_TRIES, RETRY_S = 50, 0.2
+RELEASE_S = 10.0
+"""Seconds for which a device may be in use after an unmount."""
 
 IN_USE = re.compile(r"\bin use\b|\bbusy\b|exclusive access")
 """Words of LVM; of cryptsetup and mdadm; of mdadm for a device that is mounted elsewhere."""
@@ -56,9 +57,9 @@ def stacked(
                 said += carried_out(_filled(layer.make, devices, values))
             except BaseException:
                 with suppress(SpoolscopeError):  # not all of it was made
-                    _taken_down(undo, tries=1)
+                    _taken_down(undo, 0)
                 raise
-            down.callback(_taken_down, undo)
+            down.callback(_taken_down, undo, RELEASE_S)
             devices = [Path(layer.device.format_map(values))]
         yield devices[0]
 
@@ -105,11 +106,11 @@ def _key(place: Path) -> Path:
     return file
 
 
-def _taken_down(commands: Sequence[Command], tries: int = RELEASE_TRIES) -> None:
+def _taken_down(commands: Sequence[Command], patience_s: float) -> None:
     with undisturbed():
         for command in commands:
             try:
-                _run_when_free(command, tries)
+                _run_when_free(command, Patience(patience_s))
             except SpoolscopeError as error:
                 raise SpoolscopeError(
                     f"a layer below the filesystem stays: {error.message}",
@@ -117,15 +118,13 @@ def _taken_down(commands: Sequence[Command], tries: int = RELEASE_TRIES) -> None
                 ) from error
 
 
-def _run_when_free(command: Command, tries: int) -> None:
+def _run_when_free(command: Command, patience: Patience) -> None:
     """Run a command; retry if its device is in use, as one may be for a moment after an unmount."""
-    for _ in range(tries - 1):
+    while True:
         try:
             carried_out([command])
         except SpoolscopeError as error:
-            if not IN_USE.search(error.message):
+            if not (IN_USE.search(error.message) and patience.lasts()):
                 raise
-            time.sleep(RETRY_S)
         else:
             return
-    carried_out([command])

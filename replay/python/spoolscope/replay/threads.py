@@ -126,24 +126,15 @@ def read_lives(trace: Trace) -> Lives:
     )
 
 
-def _moments(trace: Trace, event: str) -> tuple[Int, Int]:
-    tids, moments = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+def moments(trace: Trace, event: str) -> tuple[Int, Int]:
+    """Return (tid, time since the begin) of every recorded event of a kind: exec or exit."""
+    tids, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for events in trace.parts("task_events", ("ts_ns", "tid", "event")):
         since = column(events, "ts_ns") - begin_ns(trace)
         kind = pa.compute.equal(events["event"].cast(pa.string()), event).to_numpy()
         tids.append(column(events, "tid")[kind & (since > 0)])
-        moments.append(since[kind & (since > 0)])
-    return np.concatenate(tids), np.concatenate(moments)
-
-
-def exits(trace: Trace) -> tuple[Int, Int]:
-    """Return (tid, time since the begin) of every recorded exit."""
-    return _moments(trace, "exit")
-
-
-def execs(trace: Trace) -> tuple[Int, Int]:
-    """Return (tid, time since the begin) of every recorded exec."""
-    return _moments(trace, "exec")
+        found.append(since[kind & (since > 0)])
+    return np.concatenate(tids), np.concatenate(found)
 
 
 def _split(threads: pa.Table, base: int) -> tuple[Int, Int, Int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from spoolscope.replay.engine import Engine
 from spoolscope.replay.outcomes import Plan, call_name
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.flat import NO_CALL_ROW, NONE
 from spoolscope.traces.trace import Trace
 
@@ -68,14 +68,14 @@ class Calls:
         """
         match = re.fullmatch(r"(?:(\d+):)?(\d+)", text)
         if match is None:
-            raise _usage(f"'{text}' is no call", "give THREAD:NUMBER, e.g. 2144:57")
+            raise usage_error(f"'{text}' is no call", "give THREAD:NUMBER, e.g. 2144:57")
         tids = self.rows["tid"].to_numpy()
         found = self.rows["seq"].to_numpy() == int(match[2])
         if match[1]:
             found &= tids == int(match[1])
         rows: list[int] = np.flatnonzero(found).tolist()
         if not rows:
-            raise _usage(
+            raise usage_error(
                 f"trace {self.trace.path} has no call {text}",
                 "list calls with DuckDB: SELECT tid, seq, syscall FROM 'syscalls.parquet'",
             )
@@ -84,7 +84,9 @@ class Calls:
                 f"{tids[row]}:{match[2]} ({self._name(row)})" for row in rows[:LISTED]
             )
             more = f" and {len(rows) - LISTED} more" if len(rows) > LISTED else ""
-            raise _usage(f"{len(rows)} threads have a call {text}", f"give one of {shown}{more}")
+            raise usage_error(
+                f"{len(rows)} threads have a call {text}", f"give one of {shown}{more}"
+            )
         return rows
 
     def _name(self, row: int) -> str:
@@ -127,10 +129,8 @@ def explain(
     rows = calls.find(call)
     asked = np.flatnonzero(np.isin(plan.ops["call"], np.array(rows, np.uint64)))
     if not len(asked):
-        raise SpoolscopeError(
-            f"call {call} is not replayed",
-            remedy="see what 'spoolscope plan' leaves out, and why",
-            exit_code=USAGE,
+        raise usage_error(
+            f"call {call} is not replayed", remedy="see what 'spoolscope plan' leaves out, and why"
         )
     answer = engine.explain(order, asked.tolist())["explained"]
     return [_in_words(calls, plan, one) for one in answer]
@@ -198,7 +198,3 @@ def reason(plan: Plan, edge: dict[str, Any]) -> str:
         case "moment":
             return "began when the earlier one had ended"
     raise ValueError(f"no words for an edge of kind {edge['kind']!r}")
-
-
-def _usage(message: str, remedy: str) -> SpoolscopeError:
-    return SpoolscopeError(message, remedy=remedy, exit_code=USAGE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from spoolscope.replay.scaled import Scale, sentence
 from spoolscope.traces.calls import CALLS, of_effect
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.slices import Slice, parse_slice, parse_time, time_text
 
 # These calls change nothing that another call finds: no name, no byte, no descriptor, no lock.
@@ -139,10 +139,9 @@ def parse(
         asked = {call.name for call in CALLS.values() if word in (call.name, call.klass)}
         if not asked or not asked <= HARMLESS:
             why = "other calls depend on what they do" if asked else "there is no such call"
-            raise SpoolscopeError(
+            raise usage_error(
                 f"calls '{word}' cannot be left out: {why}",
                 remedy="give sync (all of that class), or one of " + ", ".join(sorted(HARMLESS)),
-                exit_code=USAGE,
             )
         names |= asked
     cut = None if part is None else parse_slice(part)
@@ -160,13 +159,10 @@ def parse_scale(users: int, window: str | None, seed: int) -> Scale:
     try:
         window_ns = parse_time(window)
     except ValueError:
-        raise SpoolscopeError(
-            f"'{window}' is no time", remedy="give e.g. 30s, 5m or 0", exit_code=USAGE
-        ) from None
+        raise usage_error(f"'{window}' is no time", remedy="give e.g. 30s, 5m or 0") from None
     if users == 1:
-        raise SpoolscopeError(
+        raise usage_error(
             "without copies of users nothing begins later",
             remedy="add --scale-users 2, or leave --scale-window out",
-            exit_code=USAGE,
         )
     return Scale(users, window_ns, seed)

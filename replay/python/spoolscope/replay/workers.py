@@ -25,7 +25,7 @@ from spoolscope.replay.ops import EXEC, EXIT, FAULT, FORK, Ops
 from spoolscope.replay.outcomes import Plan, read_plan
 from spoolscope.traces.abi import DUPLICATES
 from spoolscope.traces.calls import CALLS, of_effect, of_kind
-from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.errors import usage_error
 from spoolscope.traces.files import replacing
 from spoolscope.traces.flat import DTYPES, NONE
 
@@ -188,11 +188,10 @@ def pool(plan_file: Path) -> dict[str, Any]:
     jobs = jobs_of(plan)
     moved = [(thread, job) for thread, some in jobs.items() for job in some]
     if not moved:
-        raise SpoolscopeError(
+        raise usage_error(
             "no process of this trace has a job that another could do: none pauses with nothing "
             "open that it opened, and works again",
             remedy="leave out --workers pool",
-            exit_code=USAGE,
         )
     ops: Ops = np.array(plan.ops)
     added = np.zeros(len(moved), DTYPES["plan_thread"])

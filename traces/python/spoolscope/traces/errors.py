@@ -29,3 +29,8 @@ class SpoolscopeError(Exception):
         self.remedy = remedy
         self.exit_code = exit_code
         self.said = tuple(said)
+
+
+def usage_error(message: str, remedy: str) -> SpoolscopeError:
+    """Return the error of wrong usage."""
+    return SpoolscopeError(message, remedy=remedy, exit_code=USAGE)
