@@ -17,7 +17,7 @@ LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
 FILE_LOCK = "schedule < fcntl_setlk < do_fcntl"
 LOOKUP = "io_schedule < bit_wait_io < __ext4_find_entry < ext4_lookup"
 LOGGING = "schedule < bit_wait_io < jbd2_journal_commit_transaction < kjournald2"
-UNKNOWN = "schedule < pipe_wait_readable < pipe_read"
+UNKNOWN = "schedule < do_nanosleep < hrtimer_nanosleep"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from spoolscope.traces.trace import Trace
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
 FLUSH = "schedule < submit_bio_wait < blkdev_issue_flush < ext4_sync_file"
-UNKNOWN = "schedule < pipe_wait_readable < pipe_read"
+UNKNOWN = "schedule < do_nanosleep < hrtimer_nanosleep"
 
 
 def test_causes_of_calls_sum_to_the_whole(builder):
@@ -109,10 +109,10 @@ def test_unknown_stacks_are_clustered_with_their_share(builder):
     builder.call("read", 1000, 10, (("bpf_x < " + UNKNOWN + ".isra.0", 100),))
     builder.call("fsync", 2000, 10, ((COMMIT, 600),))
     (cluster,) = explain(builder.write()).unknown
-    assert cluster.frames == ("pipe_wait_readable", "pipe_read")
+    assert cluster.frames == ("do_nanosleep", "hrtimer_nanosleep")
     assert (cluster.ns, cluster.n, cluster.syscalls) == (400, 2, ("read",))
     assert cluster.share == 0.4
-    assert cluster.rule == '{ cause = "CAUSE", stack = "pipe_wait_readable < pipe_read" },'
+    assert cluster.rule == '{ cause = "CAUSE", stack = "do_nanosleep < hrtimer_nanosleep" },'
 
 
 def test_an_empty_trace_is_explained(builder):

@@ -266,10 +266,10 @@ CAUSES: dict[str, Cause] = {
         ink=Ink(PURPLE, "/"),
     ),
     "process": Cause(
-        "process start",
+        "other programs",
         "machine",
-        "vfork: the child had to run a program; exec: others had to let go or a CPU to take over.",
-        "processes to start",
+        "Waits for other programs (vfork, exec, wait, pipes, futexes), or a CPU to move to.",
+        "other programs",
         ink=Ink(GREY, "\\"),
         between_programs=True,
     ),
@@ -317,7 +317,7 @@ CAUSES: dict[str, Cause] = {
     "unexplained": Cause(
         "unexplained",
         "machine",
-        "Blocked, and no rule knows the stack.",
+        "Blocked, and no rule knows the stack, or a lock that is not about files.",
         "unnamed reasons",
         ink=Ink(DARK, "|"),
     ),
@@ -338,7 +338,7 @@ comparisons."""
 MACHINE = {name: CAUSES[name].machine for name in ("cpu", "steal", "runq", "preempt")}
 """Causes in which a call is not asleep, with SQL for their time; older traces have no steal."""
 
-BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in MACHINE and c != "unexplained")
+BLOCKED_CAUSES = tuple(c for c in CAUSES if c not in MACHINE)
 """Causes that a rule may give."""
 
 JOURNAL_WAITS, JOURNAL_WORK = _those("of_commit"), _those("of_journal")

@@ -88,7 +88,8 @@ class FreezeRuleType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             known = [*_NAMES, *(name for name in CAUSES if name != "unexplained")]
             like = difflib.get_close_matches(what, known, 3) or known
             self.fail(f"{shown}: known are {', '.join(like)}", param, ctx)
-        if cause not in MACHINE and cause not in {rule.cause for rule in shipped_rules()}:
+        known_live = {*MACHINE, *(rule.cause for rule in shipped_rules())} - {"unexplained"}
+        if cause not in known_live:
             self.fail(f"{shown}: {cause} is not known before the end of a recording", param, ctx)
         return cause
 
