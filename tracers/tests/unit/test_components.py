@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spoolscope.tracers.components import component, looked_up
+from spoolscope.tracers.components import STRINGS, component, looked_up
 from spoolscope.traces.capture import Capture
 from spoolscope.traces.flat import DTYPES
 
@@ -56,4 +56,11 @@ def test_the_name_is_told_as_a_path_below_the_directory_that_was_searched():
     found, of = looked_up(capture, switches, calls, np.array([0, 1, 1, 1, 1, 0]), paths)
     assert paths.paths[2:] == [b"/spool/old", b"/spool/real/new"]
     assert found.tolist() == [2, 3, -1, -1, -1, -1]
-    assert of.tolist() == ["path", "path2", "link", "none", "none", "none"]
+    assert [STRINGS[one] for one in of.tolist()] == [
+        "path",
+        "path2",
+        "link",
+        "none",
+        "none",
+        "none",
+    ]

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from spoolscope.tracers import named as naming
 from spoolscope.tracers import resolve as resolving
 from spoolscope.tracers.lives import EXEC, FORK, SEEN
 from spoolscope.tracers.named import BASE_FD
@@ -12,6 +13,7 @@ from spoolscope.tracers.plain_calls import (
     CLOSE,
     IDLE,
     LOOK,
+    OPEN,
     OTHER,
     PLAIN,
     descriptors_of,
@@ -81,12 +83,18 @@ def test_names_are_the_same_as_among_the_others(new_story, monkeypatch, seed) ->
     capture = random_story(new_story, seed).end()
     apart = resolve(capture)
     kinds = kinds_of(capture.records["syscall"])
-    assert {OTHER, PLAIN, IDLE, CLOSE, LOOK} == set(kinds.tolist())
+    assert {OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN} == set(kinds.tolist())
     assert BASE_FD in apart.base[kinds == PLAIN]
     monkeypatch.setattr(resolving, "kinds_of", lambda calls: np.full(len(calls), OTHER, np.int8))
     assert shown(apart) == shown(resolve(capture))
     assert apart.unresolved > 0
     assert (apart.path[kinds != OTHER] >= 0).any()
+
+
+def test_names_that_are_joined_again_are_the_same(new_story, monkeypatch) -> None:
+    once = resolve(random_story(new_story, 3).end())
+    monkeypatch.setattr(naming, "REMEMBERED", 2)
+    assert shown(once) == shown(resolve(random_story(new_story, 3).end()))
 
 
 def test_what_may_change_something_is_not_plain(new_story) -> None:
@@ -109,5 +117,5 @@ def test_what_may_change_something_is_not_plain(new_story) -> None:
     calls["path2"][4] = calls["path"][4]
     kinds = kinds_of(calls).tolist()
     assert kinds[:8] == [PLAIN, CLOSE, IDLE, OTHER, OTHER, PLAIN, OTHER, OTHER]
-    assert kinds[8:] == [LOOK, OTHER, PLAIN, OTHER, OTHER, OTHER]
+    assert kinds[8:] == [LOOK, OPEN, PLAIN, OTHER, OTHER, OTHER]
     assert descriptors_of(calls)[[0, 2, 8, 10]].tolist() == [7, 5, AT_FDCWD, 6]

@@ -5,12 +5,17 @@ from typing import Any
 
 
 class Aliases:
-    """Other names of the spools: bind mounts and symbolic links, as the recorder found them."""
+    """Other names of the spools: bind mounts and symbolic links, as the recorder found them.
+
+    Attributes:
+        any: Whether there are any.
+    """
 
     def __init__(self, meta: dict[str, Any]) -> None:
         pairs: dict[str, str] = meta.get("aliases", {})
         self._real = {alias.encode(): target.encode() for alias, target in pairs.items()}
         self._depths = sorted({alias.count(b"/") for alias in self._real}, reverse=True)
+        self.any = bool(self._real)
 
     def outside(self, tops: tuple[bytes, ...]) -> "Aliases":
         """Return the aliases that are not below the given directories, which end with a slash."""
@@ -19,7 +24,7 @@ class Aliases:
 
     def real(self, path: bytes) -> bytes:
         """Return a path with an alias at its start replaced; the longest alias counts."""
-        if not self._depths:
+        if not self.any:
             return path
         ends = [i for i, byte in enumerate(path) if byte == b"/"[0]]
         ends.append(len(path))

@@ -29,7 +29,10 @@ class Askers:
         """Return a value of the column trigger; "other" is a task that is not recorded."""
         if seq >= 0:
             return "call"
-        stack = int(event["stack"])
+        return self.of(int(event["stack"]))
+
+    def of(self, stack: int) -> str:
+        """Return the kind of task that is on a stack."""
         return next((kind for kind, known in self._stacks.items() if stack in known), "other")
 
 

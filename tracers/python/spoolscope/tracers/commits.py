@@ -115,17 +115,21 @@ class Jbd2:
         self._askers = Askers(capture)
         switches = capture.records["switch"]
         waits = switches[np.isin(switches["stack"], self._stacks) & (switches["call_ns"] > 0)]
-        self._waits = waits[np.argsort(waits["out_ns"], kind="stable")]
+        self._waits = waits = waits[np.argsort(waits["out_ns"], kind="stable")]
+        # Columns of their own: a search in one of records would copy it each time.
+        self._out_ns, self._in_ns = (np.ascontiguousarray(waits[n]) for n in ("out_ns", "in_ns"))
         self._wait_seq = index.seq(self._waits["tid"], self._waits["call_ns"])
         # A call may wait several times: the end of its last wait.
-        calls, self._wait_call = np.unique(self._waits["call_ns"], return_inverse=True)
-        self._last_ns = np.zeros(len(calls), np.uint64)
-        np.maximum.at(self._last_ns, self._wait_call, self._waits["in_ns"])
-        self._latest_ns = np.maximum.accumulate(self._waits["in_ns"])
+        calls, of_wait = np.unique(waits["call_ns"], return_inverse=True)
+        last_ns = np.zeros(len(calls), np.uint64)
+        np.maximum.at(last_ns, of_wait, self._in_ns)
+        self._last_ns = last_ns[of_wait]
+        self._latest_ns = np.maximum.accumulate(self._in_ns)
         self._index, self._comms = index, comms_of(capture)
 
     def commits(self, journal: Records) -> list[Commit]:
         """Walk the events of all jbd2 threads, in order of time."""
+        journal = journal[self._tells(journal)]
         commits: list[Commit] = []
         running: dict[int, dict[int, int]] = {}
         wakes: dict[int, tuple[np.void, int]] = {}
@@ -136,13 +140,12 @@ class Jbd2:
         columns = (journal[name].tolist() for name in ("event", "tid", "ts_ns"))
         for event, seq, kind, tid, now in zip(journal, seqs.tolist(), *columns, strict=True):
             if kind == WAKE:
-                if self._asks(event):
-                    wakes[int(event["a"])] = (event, seq)
+                wakes[int(event["a"])] = (event, seq)
             elif kind == START:
                 running[tid] = {START: now}
             elif kind in (LOCKING, FLUSHING, LOGGING) and tid in running:
                 running[tid][kind] = now
-            elif kind == HANDLE and event["b"]:
+            elif kind == HANDLE:
                 held.setdefault((int(event["dev"]), int(event["id"])), []).append((event, seq))
             elif kind == STATS:
                 blocks[tid] = int(event["a"])
@@ -158,9 +161,18 @@ class Jbd2:
                 commits.append(commit)
         return commits
 
-    def _asks(self, event: np.void) -> bool:
-        """Return whether a wakeup asks for a commit; others hand over a lock or end an I/O."""
-        return int(event["stack"]) in self._asking or self._askers.kind(event, -1) == "timer"
+    def _tells(self, journal: Records) -> npt.NDArray[np.bool_]:
+        """Return which events tell of commits.
+
+        Wakeups that do not ask for one hand over a lock or end an I/O; no commit waits for handles
+        without blocks.
+        """
+        stacks = np.unique(journal["stack"])
+        asking = [n for n in stacks.tolist() if n in self._asking or self._askers.of(n) == "timer"]
+        kinds = journal["event"]
+        asks = (kinds != WAKE) | np.isin(journal["stack"], np.array(asking, stacks.dtype))
+        told: npt.NDArray[np.bool_] = asks & ((kinds != HANDLE) | (journal["b"] > 0))
+        return told
 
     def _finished(self, event: np.void, times: dict[int, int], end: int) -> Commit:
         commit = _commit(event, "jbd2_commit", times[START], end)
@@ -184,14 +196,13 @@ class Jbd2:
                 _name_trigger(commit, event, seq, kind)
             return
         # Waits are in order of their beginning; those before `low` have ended before previous_end.
-        low = int(np.searchsorted(self._latest_ns, np.uint64(previous_end)))
-        high = int(np.searchsorted(self._waits["out_ns"], np.uint64(start), "right"))
-        waiting = self._waits[low:high]
-        still = self._last_ns[self._wait_call[low:high]] > start
-        candidates = np.nonzero((waiting["in_ns"] >= previous_end) & still)[0]
+        low = int(self._latest_ns.searchsorted(np.uint64(previous_end)))
+        high = int(self._out_ns.searchsorted(np.uint64(start), "right"))
+        waited = self._in_ns[low:high] >= previous_end
+        candidates = low + np.flatnonzero(waited & (self._last_ns[low:high] > start))
         if len(candidates):
             waiting = self._waits
-            first = low + candidates[np.argmin(waiting["call_ns"][low + candidates])]
+            first = candidates[np.argmin(waiting["call_ns"][candidates])]
             tid = int(waiting["tid"][first])
             commit["trigger"] = "call"
             commit["trigger_pid"], commit["trigger_tid"] = int(waiting["pid"][first]), tid

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from spoolscope.traces.capture import Capture, Records
 
 Int = npt.NDArray[np.int64]
-STRINGS = np.array(["none", "path", "path2", "link"], object)
+STRINGS = ("none", "path", "path2", "link")
 """Names of enum spsc_name_of."""
-PATH, PATH2 = 1, 2
+NONE, PATH, PATH2 = 0, 1, 2
 
 
 class Paths(Protocol):
@@ -30,7 +30,7 @@ class Paths(Protocol):
 
 def looked_up(
     capture: Capture, switches: Records, calls: Int, dir_id: Int, paths: Paths
-) -> tuple[Int, npt.NDArray[np.object_]]:
+) -> tuple[Int, npt.NDArray[np.integer]]:
     """Return the name that was looked up in each absence, and the string of the call that has it.
 
     Args:
@@ -41,10 +41,10 @@ def looked_up(
         paths: Table of paths; new names are added.
 
     Returns:
-        Path ids, -1 if unknown; and values of STRINGS, "none" where no name was looked up.
+        Path ids, -1 if unknown; and places in STRINGS, NONE where no name was looked up.
     """
     of = switches["name_of"].clip(0, len(STRINGS) - 1)
-    of = np.where((calls >= 0) & (dir_id >= 0), of, 0)
+    of = np.where((calls >= 0) & (dir_id >= 0), of, NONE)
     found = np.full(len(switches), -1, np.int64)
     named = np.flatnonzero((of == PATH) | (of == PATH2))
     rows = capture.records["syscall"][calls[named]]
@@ -58,8 +58,8 @@ def looked_up(
     unique, where = np.unique(keys, axis=0, return_inverse=True)
     ids = [_id(capture.strings, paths, *key) for key in unique.tolist()]
     found[named] = np.array(ids, np.int64)[where.ravel()]
-    of[named[found[named] < 0]] = 0
-    return found, STRINGS[of]
+    of[named[found[named] < 0]] = NONE
+    return found, of
 
 
 def _id(

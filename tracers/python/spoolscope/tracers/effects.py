@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from spoolscope.tracers.named import Named
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node, beyond
 from spoolscope.tracers.processes import OpenFile, Process
@@ -98,57 +99,101 @@ class Row(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A call that returned, with the names of its paths or of its descriptor.
+    """A call that returned, with the names that it used.
 
-    ``way`` is the first path as walked, if it led to another filesystem mounted below a spool.
+    Attributes:
+        first, second: Its paths, or the first one is that of its descriptor.
+        path, path2: The same as texts, None if unknown.
+        node: The object of its descriptor or address, if there is no path.
     """
 
     space: Namespace
     process: Process
     shape: Shape
     row: Row
+    first: Named
+    second: Named
     path: bytes | None
     path2: bytes | None
     node: Node | None
-    way: bytes | None = None
 
 
 def changes(shape: Shape) -> bool:
     """Return whether calls of this shape may have an effect."""
-    return shape.name in _EFFECTS or shape.mounts
+    return _EFFECTS[CALLS[shape.name].id] is not None or shape.mounts
 
 
 def apply(done: Done) -> None:
     """Apply the effects of a call; a failed call has none, except that close() always closes."""
-    if (done.row.ret >= 0 or done.shape.name == "close") and (
-        effect := _EFFECTS.get(done.shape.name)
-    ):
-        done.space.since_ns = done.row.start_ns
+    row = done.row
+    effect = _EFFECTS[row.call]
+    if effect is not None and (row.ret >= 0 or row.call == _CLOSE):
+        done.space.since_ns = row.start_ns
         effect(done)
 
 
+def flags_at(shape: Shape) -> int:
+    """Return the position of the flags of a call that opens, -1 if it has none."""
+    return 2 if shape.name == "openat2" else shape.flags
+
+
 def _opened(done: Done) -> None:
-    row, fds = done.row, done.process.fds
-    flags = O_CREAT if done.shape.name == "creat" else 0
-    at = 2 if done.shape.name == "openat2" else done.shape.flags
-    if at >= 0:
-        flags = row.args[at]
-    key: Key | None = (row.dev, row.ino) if row.ino else None
-    if done.path is None:
-        fds.pop(row.ret, None)
-        if done.way is not None:
-            fds[row.ret] = OpenFile(beyond(done.way), key, bool(flags & O_CLOEXEC), flags)
+    row, at = done.row, flags_at(done.shape)
+    flags = row.args[at] if at >= 0 else O_CREAT
+    key, number = (row.dev, row.ino), row.position
+    opened(
+        done.space,
+        done.process,
+        done.path,
+        done.first.way,
+        row.ret,
+        flags,
+        key,
+        row.obj_mode,
+        number,
+    )
+
+
+def opened(
+    space: Namespace,
+    process: Process,
+    path: bytes | None,
+    way: bytes | None,
+    fd: int,
+    flags: int,
+    known: Key,
+    mode: int,
+    number: int,
+) -> None:
+    """Apply an open.
+
+    Args:
+        space: All names.
+        process: Gets the descriptor.
+        path: The name that was opened, None if unknown.
+        way: The name that led to another filesystem, mounted below a spool.
+        fd: The new descriptor.
+        flags: Flags of the call.
+        known: Device and inode number; 0 if unknown.
+        mode: st_mode, 0 if unknown.
+        number: The call's place in the capture.
+    """
+    key = known if known[1] else None
+    if path is None:
+        process.fds.pop(fd, None)
+        if way is not None:
+            process.fds[fd] = OpenFile(beyond(way), key, bool(flags & O_CLOEXEC), flags)
         return
     if key is None or flags & O_TMPFILE == O_TMPFILE:
-        node = done.space.node(done.path)
+        node = space.node(path)
     else:
-        creates, exclusive = bool(flags & O_CREAT), flags & O_EXCL > 0
-        node = done.space.opened(done.path, key, creates=creates, exclusive=creates and exclusive)
-    if row.obj_mode & S_IFMT == S_IFDIR and node.children is None:
+        creates = flags & O_CREAT > 0
+        node = space.opened(path, key, creates=creates, exclusive=creates and flags & O_EXCL > 0)
+    if mode & S_IFMT == S_IFDIR and node.children is None:
         node.children = {}
     # Number of the open file description; the recorder's own numbers (32 bits) are not negative.
-    own = -1 - row.position
-    fds[row.ret] = OpenFile(node, key, bool(flags & O_CLOEXEC), flags, row.obj_mode, own)
+    own = -1 - number
+    process.fds[fd] = OpenFile(node, key, flags & O_CLOEXEC > 0, flags, mode, own)
 
 
 def _closed(done: Done) -> None:
@@ -265,11 +310,10 @@ _BY_KIND: dict[str, Callable[[Done], None]] = {
     "mkdir": _made_directory,
     "symlink": _made_symlink,
 }
-_EFFECTS = {
-    name: effect
-    for name, call in CALLS.items()
-    if (effect := _BY_KIND.get(call.kind) or _BY_EFFECT.get(call.effect))
-}
+_EFFECTS = [
+    _BY_KIND.get(call.kind) or _BY_EFFECT.get(call.effect)
+    for call in (BY_ID[number] for number in range(len(CALLS)))
+]
 _CHANGING = [changes(shape) for shape in SHAPES]
 _CLOSE = CALLS["close"].id
 

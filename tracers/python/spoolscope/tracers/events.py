@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spoolscope.tracers.call_index import CallIndex
-from spoolscope.tracers.components import Paths, looked_up
+from spoolscope.tracers.components import NONE, STRINGS, Paths, looked_up
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
@@ -44,7 +45,8 @@ def segment_parts(
     switches = capture.records["switch"]
     call = index.row(switches["tid"], switches["call_ns"])
     kept = (call >= 0) | (switches["call_ns"] == 0)
-    switches, call = switches[kept], call[kept]
+    if not kept.all():
+        switches, call = switches[kept], call[kept]
     in_walk = switches["dir_ino"] > 0
     dir_id = np.full(len(switches), -1, np.int64)
     walks = switches[in_walk]
@@ -103,13 +105,13 @@ def _wakers(rows: Records, is_blocked: npt.NDArray[np.bool_], seq: Int, comms: C
 
 
 def _looked_up(
-    is_blocked: npt.NDArray[np.bool_], dir_id: Int, name_id: Int, name_of: npt.NDArray[np.object_]
+    is_blocked: npt.NDArray[np.bool_], dir_id: Int, name_id: Int, name_of: npt.NDArray[np.integer]
 ) -> Columns:
     """Return the columns of the name that was being looked up; only waits have one."""
     return {
         "dir_id": np.ma.array(dir_id, mask=~is_blocked | (dir_id < 0)),
         "name_id": np.ma.array(name_id, mask=~is_blocked | (name_id < 0)),
-        "name_of": np.ma.array(name_of, mask=~is_blocked | (name_of == "none")),
+        "name_of": symbols(name_of, STRINGS, ~is_blocked | (name_of == NONE)),
     }
 
 
@@ -147,7 +149,7 @@ def block_columns(capture: Capture, index: CallIndex, comms: Comms) -> Columns:
     block = capture.records["block"]
     seq = index.seq(block["tid"], block["call_ns"])
     flags = block["cmd_flags"].astype(np.int64)
-    ops = np.array([OPS.get(i, "other") for i in range(256)], object)
+    ops = [OPS.get(i, "other") for i in range(256)]
     start = block["start_ns"].astype(np.int64)
     error = block["error"].astype(np.int32)
     return {
@@ -157,7 +159,7 @@ def block_columns(capture: Capture, index: CallIndex, comms: Comms) -> Columns:
         "dev": block["dev"].astype(np.int64),
         "sector": block["sector"].astype(np.int64),
         "bytes": block["bytes"].astype(np.int64),
-        "op": ops[flags & 0xFF],
+        "op": symbols(flags & 0xFF, ops),
         "sync": flags & REQ_SYNC > 0,
         "meta": flags & REQ_META > 0,
         "fua": flags & REQ_FUA > 0,
@@ -177,12 +179,13 @@ def block_columns(capture: Capture, index: CallIndex, comms: Comms) -> Columns:
     }
 
 
-def _limited_groups(capture: Capture, comms: Comms) -> npt.NDArray[np.object_]:
+def _limited_groups(capture: Capture, comms: Comms) -> pa.DictionaryArray:
     """Return the control group of every request that a limit held back."""
     names = {int(number): name for number, name in capture.meta.get("io_cgroups", {}).items()}
-    known = {
-        number: group(names[number].encode(errors="surrogateescape"), comms)
-        for number in np.unique(capture.records["block"]["cgroup_id"]).tolist()
-        if number in names
-    }
-    return np.array([known.get(n) for n in capture.records["block"]["cgroup_id"].tolist()], object)
+    numbers, which = np.unique(capture.records["block"]["cgroup_id"], return_inverse=True)
+    known = np.isin(numbers, np.array(list(names), np.uint64))
+    texts = [
+        group(names[number].encode(errors="surrogateescape"), comms) if number in names else ""
+        for number in numbers.tolist()
+    ]
+    return symbols(which, texts, ~known[which])

@@ -7,6 +7,7 @@ import numpy as np
 
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.columns import symbols
 
 Columns = dict[str, Any]
 # Names of enum spsc_lock_kind.
@@ -20,7 +21,7 @@ def lock_columns(capture: Capture, inodes: Callable[[], Inodes]) -> Columns:
     return {
         **_found(capture, rows, inodes),
         "pid": np.ma.masked_equal(rows["pid"].astype(np.int32), 0),
-        "kind": np.array(KINDS, object)[rows["kind"]],
+        "kind": symbols(rows["kind"], KINDS),
         "exclusive": rows["exclusive"] > 0,
         "waiting": rows["waiting"] > 0,
         "start": rows["start"],

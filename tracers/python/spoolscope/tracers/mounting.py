@@ -38,11 +38,11 @@ class Mounting:
             s["source"].encode(): s["mount"].encode() for s in spools if s.get("source")
         }
 
-    def apply(self, done: Done, first: Named, second: Named) -> None:
+    def apply(self, done: Done) -> None:
         """Apply a call that succeeded; one that names no place on a spool has no effect here."""
         row, number = done.row, done.process.mount_ns
         below, name = self._naming.processes.below, done.shape.name
-        place, to = first.way or done.path, second.way or done.path2
+        place, to = done.first.way or done.path, done.second.way or done.path2
         if name == "move_mount" and to is not None:
             if row.path and place is not None:
                 below.moved(number, place, to)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 from spoolscope.tracers import given
 from spoolscope.tracers.aliases import Aliases
 
+REMEMBERED = 1 << 16
+"""Names that are found without being joined again: more would be most of the memory of names."""
 BASE_NONE, BASE_ROOT, BASE_CWD, BASE_FD = range(4)
 
 
@@ -38,6 +40,7 @@ class Names:
 
     Attributes:
         paths: Paths by id.
+        ids: Ids by path.
         here: Whether each of them is on a spool.
     """
 
@@ -45,23 +48,23 @@ class Names:
         self._aliases, self._mounts = aliases, mounts
         self.paths: list[bytes] = []
         self.here: list[bool] = []
-        self._ids: dict[bytes, int] = {}
+        self.ids: dict[bytes, int] = {}
         self._named: dict[tuple[bytes, bytes, int], Named] = {}
 
     def id(self, path: bytes) -> int:
         """Return the id of an absolute path."""
-        number = self._ids.get(path)
+        number = self.ids.get(path)
         if number is None:
-            number = self._ids[path] = len(self.paths)
+            number = self.ids[path] = len(self.paths)
             self.paths.append(path)
-            self.here.append((path + b"/").startswith(self._mounts))
+            self.here.append(path.startswith(self._mounts) or path + b"/" in self._mounts)
         return number
 
     def clear(self) -> None:
         """Remove all paths."""
         self.paths.clear()
         self.here.clear()
-        self._ids.clear()
+        self.ids.clear()
         self._named.clear()
 
     def named(self, base: bytes, name: bytes, kind: int) -> Named:
@@ -73,12 +76,16 @@ class Names:
             path, as_given = self._join(whole, name)
             number = self.id(path)
             named = Named(number, kind, -1 if as_given is None else self.id(as_given))
+            if len(self._named) >= REMEMBERED:
+                self._named.clear()
             self._named[key] = named
         return named
 
     def _join(self, whole: bytes, name: bytes) -> tuple[bytes, bytes | None]:
         """Return the path, and the form in which it was given if that differs."""
-        path = self._aliases.real(given.normal(whole))
+        path = given.normal(whole)
+        if self._aliases.any:
+            path = self._aliases.real(path)
         if not given.is_special(name):
             return path, None
         return path, given.below(path, self._aliases.real(given.tidy(whole)), self._mounts)

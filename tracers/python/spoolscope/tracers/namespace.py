@@ -14,11 +14,14 @@ class Namespace:
 
     Args:
         repeating: Devices on which inode numbers repeat: each btrfs subvolume has its own.
+
+    Attributes:
+        era: Changes when a directory moves: paths found in another era are to be found again.
     """
 
     def __init__(self, repeating: frozenset[int] = frozenset()) -> None:
         self._root = Node(b"", None)
-        self._era = 0
+        self.era = 0
         self._repeating = repeating
         self._by_inode: dict[Key, tuple[Node, ...]] = {}
         self._departed: dict[Key, Node] = {}
@@ -37,14 +40,14 @@ class Namespace:
         """Return the path of a name (or its path when it was removed); None if unknown."""
         if node.same is not None:
             return self.path(node.same)
-        if node.era == self._era and node.text is not None:
+        if node.era == self.era and node.text is not None:
             return node.text
         parent, text = node.parent, None
         if parent is None:
             text = b"/"
         elif not node.lost and (above := self.path(parent)) is not None:
             text = above.rstrip(b"/") + b"/" + node.name
-        node.text, node.era = text, self._era
+        node.text, node.era, node.number = text, self.era, -1
         return text
 
     def find(self, path: bytes) -> Node | None:
@@ -186,7 +189,7 @@ class Namespace:
                 parent.children = parent.children or {}
                 parent.children[name] = node
         self._tracking = self._started = False
-        self._at_start, self._era = [], self._era + 1
+        self._at_start, self.era = [], self.era + 1
         self._by_inode, self._repeated, self._departed = {}, set(), self._departed_at_start
         names = list(self._below(self._root))  # without those in directories made later
         for node in [self._root, *names]:
@@ -266,7 +269,7 @@ class Namespace:
             self._unbind(node)
         names = self._by_inode.get(key, ())
         if node in names:
-            names = tuple(n for n in names if n is not node)
+            names = tuple(n for n in names if n is not node) if len(names) > 1 else ()
         node.key, node.assumed = key, False
         if self._departed:
             self._departed.pop(key, None)
@@ -283,7 +286,8 @@ class Namespace:
         key = node.key
         if key is None:
             return
-        names = tuple(n for n in self._by_inode.get(key, ()) if n is not node)
+        names = self._by_inode.get(key, ())
+        names = () if names == (node,) else tuple(n for n in names if n is not node)
         if len(names) == 1:
             self._repeated.discard(key)
         if names:
@@ -315,9 +319,10 @@ class Namespace:
 
     def _new(self, path: bytes) -> Node:
         above, _, name = path.rpartition(b"/")
-        parent = self.node(above)
+        parent = self._directories.get(above) or self.node(above)
         node = Node(name, parent)
-        parent.children = parent.children or {}
+        if parent.children is None:
+            parent.children = {}
         parent.children[name] = node
         return node
 
@@ -356,7 +361,7 @@ class Namespace:
         if (node := self.find(path)) is not None:
             self.remove(node)
             node.lost = True
-            self._era += 1
+            self.era += 1
 
     def rename(self, old: bytes, new: bytes) -> None:
         """Move a name with all below it; it replaces an existing name."""
@@ -386,7 +391,7 @@ class Namespace:
                 was.children[name] = child
         target.origin = None
         self.remove(target)
-        target.same = was
+        target.same, target.number = was, -1
         if key is not None:
             self.bind(was, key)
         return was
@@ -399,13 +404,14 @@ class Namespace:
             self._move(second, one)
 
     def _move(self, node: Node, path: bytes) -> None:
-        _, _, name = path.rpartition(b"/")
+        above, _, name = path.rpartition(b"/")
         self._take_away(node)
-        parent = self.node(path[: -len(name) - 1])
-        parent.children = parent.children or {}
-        node.name, node.parent, node.text = name, parent, None
+        parent = self._directories.get(above) or self.node(above)
+        if parent.children is None:
+            parent.children = {}
+        node.name, node.parent, node.text, node.number = name, parent, None, -1
         if node.children is not None or name in parent.children:
             self._directories.clear()
         parent.children[name] = node
         if node.children is not None:
-            self._era += 1
+            self.era += 1

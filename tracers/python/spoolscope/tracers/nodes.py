@@ -20,6 +20,7 @@ class Node:
         doubtful: The call that showed it may have made it.
         way: If it lies on another filesystem, mounted below a spool: the name that led there.
         row: The record of the walk that shows it, seen at ``seen_ns``; -1 if there is none.
+        number: Id of the path that it was last found to have, -1 if that may have changed.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Node:
         "listed_ns",
         "lost",
         "name",
+        "number",
         "origin",
         "parent",
         "row",
@@ -54,7 +56,7 @@ class Node:
         self.keep = False
         self.text: bytes | None = None
         self.way: bytes | None = None
-        self.era = -1
+        self.era = self.number = -1
         # Used while the state at the start is determined, see start.py.
         self.origin: tuple[Node, bytes] | None = None
         self.gone: dict[bytes, Node] | None = None

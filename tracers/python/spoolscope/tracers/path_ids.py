@@ -35,7 +35,7 @@ class PathIds:
     def __init__(self, capture: Capture, resolved: Resolved) -> None:
         self._paths, self._quiet = resolved.paths, resolved.state.quiet
         self._aliases = Aliases(capture.meta)
-        self._ids = {path: i for i, path in enumerate(resolved.paths)}
+        self._ids = resolved.ids
         spools = capture.meta.get("spools", [])
         self._mounts = [s["mount"].encode().rstrip(b"/") for s in spools]
         self._devices = [int(s["dev"]) for s in spools]

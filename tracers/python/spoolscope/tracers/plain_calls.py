@@ -1,4 +1,4 @@
-"""Calls that use a descriptor or look at a path and change nothing: most of those of a mail server.
+"""Calls that use a descriptor, look at a path or open a file: most of those of a mail server.
 
 They need no more than one name, so they are told apart column by column; only the others become
 rows of Python values.
@@ -9,15 +9,15 @@ import errno
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import SHAPES, Shape, changes
-from spoolscope.traces.abi import AT_FDCWD, DUPLICATES, F_SETFD
-from spoolscope.traces.calls import CALLS, MARKS, of_kind
+from spoolscope.tracers.effects import SHAPES, Shape, changes, flags_at
+from spoolscope.traces.abi import AT_FDCWD, DUPLICATES, F_SETFD, O_CREAT
+from spoolscope.traces.calls import CALLS, MARKS, of_effect, of_kind
 from spoolscope.traces.capture import Records
 
-OTHER, PLAIN, IDLE, CLOSE, LOOK = range(5)
+OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN = range(6)
 """A call that is none of them; one that uses its descriptor only; one that might have changed a
 descriptor and did not; one that only ends its descriptor, even if it fails; one that uses its path
-only."""
+only; one that opened the file at its path."""
 
 # Commands by which a call of these names changes descriptors.
 _COMMANDS = dict(
@@ -48,16 +48,19 @@ _WITH_PATH = np.array(
 )  # fmt: skip
 _TWO_NAMES = np.array([shape.has_text or shape.path2 >= 0 for shape in SHAPES])
 _AT = np.array([shape.dirfd >= 0 for shape in SHAPES])
+_OPENS = np.isin(np.arange(len(SHAPES)), [CALLS[name].id for name in of_effect("opens")])
+_FLAGS = np.array([flags_at(shape) for shape in SHAPES])
 
 
 def kinds_of(calls: Records) -> npt.NDArray[np.int8]:
-    """Return OTHER, PLAIN, IDLE, CLOSE or LOOK for each call."""
+    """Return OTHER, PLAIN, IDLE, CLOSE, LOOK or OPEN for each call."""
     number, failed, given = calls["call"], calls["ret"] < 0, calls["path"] > 0
     second = calls["path2"] > 0
     plain = _USES[number] & ~(_HAS_TEXT[number] & second)
     one_name = _WITH_PATH[number] & ~(_TWO_NAMES[number] & second) & (failed | ~_CHANGES[number])
     kinds = np.where(plain | (one_name & ~given & _AT[number]), PLAIN, OTHER).astype(np.int8)
     kinds[one_name & given] = LOOK
+    kinds[_OPENS[number] & given & ~failed] = OPEN
     kinds[number == _CLOSE] = CLOSE
     for name, commands in _COMMANDS.items():
         if name not in CALLS:
@@ -75,6 +78,13 @@ def descriptors_of(calls: Records) -> npt.NDArray[np.int32]:
     descriptors: npt.NDArray[np.int32] = used.astype(np.uint32).view(np.int32)
     descriptors[at < 0] = AT_FDCWD
     return descriptors
+
+
+def flags_of_opens(calls: Records) -> npt.NDArray[np.uint64]:
+    """Return the flags with which calls opened files."""
+    at = _FLAGS[calls["call"]]
+    flags = calls["args"][np.arange(len(calls)), at.clip(0)]
+    return np.where(at < 0, np.uint64(O_CREAT), flags)
 
 
 def without_path(calls: Records) -> npt.NDArray[np.bool_]:

@@ -12,14 +12,16 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import SHAPES, Row, apply, may_change
+from spoolscope.tracers.effects import SHAPES, Row, apply, may_change, opened
 from spoolscope.tracers.named import BASE_FD, BASE_ROOT, NOTHING, Named
 from spoolscope.tracers.plain_calls import (
     CLOSE,
     LOOK,
+    OPEN,
     OTHER,
     PLAIN,
     descriptors_of,
+    flags_of_opens,
     kinds_of,
     without_path,
 )
@@ -54,6 +56,7 @@ def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
     finally:
         if collecting:
             gc.enable()
+            gc.collect()  # what was needed to name calls is no more
 
 
 def _resolve_all(capture: Capture, show: Show) -> Resolved:
@@ -79,6 +82,7 @@ def _resolve(capture: Capture, show: Show) -> Resolved:
     n = len(calls)
     out = Resolved(
         resolver.names.paths,
+        resolver.names.ids,
         np.full(n, -1, np.int32),
         np.full(n, -1, np.int32),
         np.full(n, -1, np.int32),
@@ -128,19 +132,20 @@ def _go_on(
     resolver: Resolver, out: Resolved, calls: Records, places: Int, timeline: Timeline
 ) -> None:
     """Resolve a chunk of calls, whose places in the result are given."""
-    processes, space = resolver.processes, resolver.space
-    living = processes.living()
+    processes, space, paths = resolver.processes, resolver.space, resolver.names.paths
+    living, cwd_seen = processes.living(), processes.cwd_seen
     kinds, descriptors = kinds_of(calls), descriptors_of(calls)
     others = iter(rows_at(calls[kinds == OTHER], places[kinds == OTHER]))
-    looks = _looks(calls[kinds == LOOK])
-    columns = (calls[name].tolist() for name in ("start_ns", "end_ns", "tid", "pid", "ino", "dev"))
+    looks = _looks(calls[kinds >= LOOK])
+    columns = (calls[name].tolist() for name in ("start_ns", "end_ns", "tid", "pid"))
+    keys = zip(calls["dev"].tolist(), calls["ino"].tolist(), strict=True)
     views = out.views()
     named, based, given = views.path, views.base, views.given
     comms: list[int] = []
-    comm_of: dict[int, int] = {}  # by thread, since the last event
+    comm_of = _Comms(resolver)
     next_ns = timeline.next_ns
-    for place, kind, fd, start_ns, end_ns, tid, pid, ino, dev in zip(
-        places.tolist(), kinds.tolist(), descriptors.tolist(), *columns, strict=True
+    for place, kind, fd, key, start_ns, end_ns, tid, pid in zip(
+        places.tolist(), kinds.tolist(), descriptors.tolist(), keys, *columns, strict=True
     ):
         if end_ns >= next_ns:
             timeline.until(end_ns)
@@ -148,28 +153,33 @@ def _go_on(
             comm_of.clear()
         process = living.get(pid) or processes.of(pid)
         # The kernel recorded the working directory as it was before the thread's first call.
-        if processes.cwd_seen and (key := processes.cwd_seen.pop(tid, None)) is not None:
-            processes.check_cwd(process, key)
-        comm = comm_of.get(tid)
-        if comm is None:
-            comm = comm_of[tid] = resolver.comm(tid)
-        comms.append(comm)
+        if cwd_seen and (cwd := cwd_seen.pop(tid, None)) is not None:
+            processes.check_cwd(process, cwd)
+        comms.append(comm_of[tid])
         if kind == OTHER:
             _resolve_call(resolver, process, views, next(others))
             continue
-        if kind == LOOK:
-            first, _ = resolver.looked_at(process, fd, (dev, ino), *next(looks))
-            path, based[place], given[place], way = first
-            if way is not None:
-                views.elsewhere[place] = int(calls["ret"][len(comms) - 1]) in _OF_MOUNTS
-        else:
-            node = resolver.of_descriptor(process, fd, (dev, ino))
-            path, way = resolver.id_of(node), node.way if node is not None else None
+        if kind < LOOK:
+            node = resolver.of_descriptor(process, fd, key)
+            named[place] = path = resolver.id_of(node)
+            way = node.way if path < 0 and node is not None else None
             if kind != PLAIN:
                 space.since_ns = start_ns
                 if kind == CLOSE:
                     process.fds.pop(fd, None)
-        named[place] = path
+        else:
+            text, seen, mode, ret, flags = next(looks)
+            first, _ = resolver.looked_at(process, fd, key, text, seen, mode)
+            path, based[place], as_given, way = first
+            named[place] = path
+            if as_given >= 0:
+                given[place] = as_given
+            if kind == OPEN:
+                space.since_ns = start_ns
+                name = paths[path] if path >= 0 else None
+                opened(space, process, name, way, ret, flags, key, mode, place)
+            elif way is not None:
+                views.elsewhere[place] = ret in _OF_MOUNTS
         if path < 0:
             _without_name(resolver, views, way, calls[len(comms) - 1], place)
     out.comm[places] = comms
@@ -177,9 +187,21 @@ def _go_on(
     out.base[places[bare]] = np.where(descriptors[bare] >= 0, BASE_FD, BASE_ROOT)
 
 
-def _looks(calls: Records) -> Iterator[tuple[int, int, int]]:
-    """Yield path, flags and mode of the object of calls."""
-    return zip(*(calls[name].tolist() for name in ("path", "flags", "obj_mode")), strict=True)
+class _Comms(dict[int, int]):
+    """Numbers of the names of threads, by thread; to be cleared when one may have changed."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+
+    def __missing__(self, tid: int) -> int:
+        number = self[tid] = self._resolver.comm(tid)
+        return number
+
+
+def _looks(calls: Records) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield path, flags and mode of the object, result, and flags of an open of calls."""
+    members = (calls[name].tolist() for name in ("path", "flags", "obj_mode", "ret"))
+    return zip(*members, flags_of_opens(calls).tolist(), strict=True)
 
 
 def _without_name(
@@ -196,38 +218,35 @@ def _resolve_call(resolver: Resolver, process: Process, out: Views, row: Row) ->
     i, shape = row.position, SHAPES[row.call]
     if shape.mounts and row.args[5]:
         resolver.processes.enter(process, row.args[5])
-    used = resolver.used(process, shape, row)
-    out.path[i], out.base[i], out.given[i], _ = used.first
-    if used.second is not NOTHING:
-        out.path2[i], out.base2[i], out.given2[i], _ = used.second
-    elsewhere = shape.mounts or _is_elsewhere(used.first, used.second, row.ret)
+    done = resolver.done(process, shape, row)
+    first, second = done.first, done.second
+    out.path[i], out.base[i], out.given[i], way = first
+    if second is not NOTHING:
+        out.path2[i], out.base2[i], out.given2[i], _ = second
+    by_mount = first.way is not None or second.way is not None
+    elsewhere = shape.mounts or (by_mount and _is_elsewhere(first, second, row.ret))
     if elsewhere:
         out.elsewhere[i] = True
-    if (
-        used.first.path < 0
-        and not elsewhere
+    elif (
+        first.path < 0
         and (row.ino or row.path or row.flags & CALL_PATH_FAULT)
         and not shape.is_exec
     ):
-        resolver.unresolved += (
-            i >= resolver.n_prelude
-        )  # without a call by an empty path, as in open(""), which names nothing
+        # without a call by an empty path, as in open(""), which names nothing
+        resolver.unresolved += i >= resolver.n_prelude
     if not may_change(row):
         return
-    done = resolver.done(process, shape, row, used)
     apply(done)
     if row.ret < 0:
         return
     if shape.moves:
-        process.cwd.way = used.first.way
+        process.cwd.way = way
     elif shape.mounts:
-        resolver.mounting.apply(done, used.first, used.second)
+        resolver.mounting.apply(done)
     elif shape.renames and resolver.processes.below.any and done.path and done.path2:
         resolver.processes.below.renamed(done.path, done.path2)
 
 
 def _is_elsewhere(first: Named, second: Named, ret: int) -> bool:
-    """Return whether a name led to another filesystem, or the call failed because of a mount."""
-    if first.way is None and second.way is None:
-        return False
+    """Return whether a mount led a name to another filesystem, or made the call fail."""
     return first.is_elsewhere or second.is_elsewhere or ret in _OF_MOUNTS

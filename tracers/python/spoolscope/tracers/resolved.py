@@ -29,6 +29,7 @@ class Resolved:
 
     Attributes:
         paths: Absolute names by id.
+        ids: The ids by name.
         path, path2: Path id per call, -1 if none.
         given, given2: Id of each path in the form in which it was given, -1 if that is the same.
         base, base2: Directory that each was relative to (enum spsc_path_base).
@@ -42,6 +43,7 @@ class Resolved:
     """
 
     paths: list[bytes]
+    ids: dict[bytes, int]
     path: npt.NDArray[np.int32]
     path2: npt.NDArray[np.int32]
     given: npt.NDArray[np.int32]

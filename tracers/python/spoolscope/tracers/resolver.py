@@ -5,8 +5,9 @@ found by inode or not at all, never guessed.
 """
 
 import errno
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +30,8 @@ CHUNK = 8192
 Int = npt.NDArray[np.int64]
 
 
-class Used(NamedTuple):
-    """The names or object that a call uses.
-
-    Attributes:
-        first, second: Its paths.
-        node: The object of its descriptor or address, if there is no path.
-    """
-
-    first: "Named"
-    second: "Named"
-    node: Node | None
+# As Row._make, which takes three times as long.
+_row = cast("Callable[[tuple[Any, ...]], Row]", partial(tuple.__new__, Row))
 
 
 class Resolver:
@@ -82,8 +74,17 @@ class Resolver:
 
     def id_of(self, node: Node | None) -> int:
         """Return the path id of a node, -1 if its path is unknown."""
-        path = self.space.path(node) if node is not None else None
-        return self.names.id(path) if path is not None else -1
+        if node is None:
+            return -1
+        if node.number >= 0 and node.era == self.space.era:
+            return node.number
+        path = self.space.path(node)
+        if path is None:
+            return -1
+        number = self.names.id(path)
+        if node.same is None:
+            node.number = number
+        return number
 
     def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
         """Return the name that a path leads to."""
@@ -162,8 +163,8 @@ class Resolver:
             process.fds[fd] = OpenFile(found, key, file.cloexec)
         return found
 
-    def used(self, process: Process, shape: Shape, row: Row) -> Used:
-        """Return the names or object that a call uses, as far as they are known."""
+    def done(self, process: Process, shape: Shape, row: Row) -> Done:
+        """Return a call with the names or object that it used, as far as they are known."""
         strings, args = self.capture.strings, row.args
         first = second = NOTHING
         node: Node | None = None
@@ -183,15 +184,9 @@ class Resolver:
             second = self.named(process, dirfd, strings[row.path2], row.flags)
         elif shape.has_text and row.path2:
             second = Named(self.text(strings[row.path2]))
-        return Used(first, second, node)
-
-    def done(self, process: Process, shape: Shape, row: Row, used: Used) -> Done:
-        """Return a call with the names it used."""
-        paths = self.names.paths
-        path = paths[used.first.path] if used.first.path >= 0 else None
-        path2 = paths[used.second.path] if used.second.path >= 0 else None
-        way = used.first.way if path is None else None
-        return Done(self.space, process, shape, row, path, path2, used.node, way)
+        path = self.names.paths[first.path] if first.path >= 0 else None
+        path2 = self.names.paths[second.path] if second.path >= 0 else None
+        return Done(self.space, process, shape, row, first, second, path, path2, node)
 
     def text(self, raw: bytes) -> int:
         """Intern a name that is not resolved (symlink target, xattr name)."""
@@ -208,4 +203,4 @@ def rows_of(calls: Records, order: Int) -> Iterator[Row]:
 def rows_at(calls: Records, places: Int) -> Iterator[Row]:
     """Yield calls that are at these places of the capture."""
     columns = [calls[member].tolist() for member in Row._fields[1:]]
-    return map(Row._make, zip(places.tolist(), *columns, strict=True))
+    return map(_row, zip(places.tolist(), *columns, strict=True))

@@ -60,6 +60,7 @@ def call_parts(
         rows = order[begin : begin + PART]
         part = Resolved(
             resolved.paths,
+            resolved.ids,
             resolved.path[rows],
             resolved.path2[rows],
             resolved.given[rows],

@@ -9,6 +9,7 @@ from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.events import BLOCKED
 from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.columns import symbols
 from spoolscope.traces.comms import Comms
 
 KINDS = (
@@ -48,8 +49,8 @@ def wait_columns(capture: Capture, index: CallIndex, comms: Comms) -> dict[str, 
         "pid": waits["pid"].astype(np.int32),
         "tid": waits["tid"].astype(np.int32),
         "seq": np.ma.masked_less(seq, 0),
-        "kind": np.array(KINDS, object)[waits["kind"]],
-        "object": np.array(OBJECTS, object)[waits["what"]],
+        "kind": symbols(waits["kind"], KINDS),
+        "object": symbols(waits["what"], OBJECTS),
         "address": np.ma.masked_equal(waits["object"].view(np.int64), 0),
         "dev": np.ma.masked_equal(waits["dev"].astype(np.int64), 0),
         "ino": np.ma.array(waits["ino"].view(np.int64), mask=~with_ino),

@@ -54,9 +54,9 @@ class Comms:
         self, comms: npt.NDArray[np.bytes_], mask: npt.NDArray[np.bool_] | None = None
     ) -> pa.DictionaryArray:
         """Return fixed-size names as a column of texts, null where masked."""
-        numbers: dict[bytes, int] = {}
-        at = [numbers.setdefault(comm, len(numbers)) for comm in comms.tolist()]
-        return symbols(np.array(at, np.int64), [self.text(comm) for comm in numbers], mask)
+        names = pa.array(comms, pa.binary()).dictionary_encode()
+        texts = [self.text(comm) for comm in names.dictionary.to_pylist()]
+        return symbols(names.indices.to_numpy(), texts, mask)
 
     def _shown(self, name: bytes, hides: Callable[[bytes], bool]) -> str:
         if name and self._names is not None and (self._always(name) or hides(name)):

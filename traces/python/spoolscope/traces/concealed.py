@@ -68,16 +68,20 @@ class _Components:
     all_is_spool: bool
     names: set[bytes] = field(default_factory=set)
     directories: dict[bytes, bool] = field(default_factory=dict)
+    messages: set[bytes] = field(default_factory=set)
     in_mailboxes: set[bytes] = field(default_factory=set)
     hosts: set[bytes] = field(default_factory=set)
 
     def add(self, path: bytes) -> None:
         """Add a path and its new parent directories; the name of a message does not count."""
         directory, _, name = path.rpartition(b"/")
-        if name[:1].isdigit() and holds(directory.rpartition(b"/")[2]) == _OF_MESSAGES:
-            if host := _HOST.match(name):
-                self.hosts.add(host[1])
-            path = directory
+        if name[:1].isdigit():
+            known = directory in self.messages
+            if known or holds(directory.rpartition(b"/")[2]) == _OF_MESSAGES:
+                if host := _HOST.match(name):
+                    self.hosts.add(host[1])
+                self.messages.add(directory)
+                path = b"" if known else directory
         while path:
             directory, _, name = path.rpartition(b"/")
             counts = self.directories.get(directory)

@@ -108,16 +108,15 @@ class Following:
     def _call(self, process: Process, shape: Shape, row: Row) -> None:
         if self._with_paths:
             self._learn(process, shape, row)
-        used = self._resolver.used(process, shape, row)
-        done = self._resolver.done(process, shape, row, used)
-        found = self._target(process, shape, row, done.path, used.node)
+        done = self._resolver.done(process, shape, row)
+        found = self._target(process, shape, row, done.path, done.node)
         if found is not None:
             row = row._replace(dev=DEVICE, ino=found.ino)
         below = found is not None or self._leads_below(process, shape, row, done.path, done.path2)
         kept = below or shape.name in ALWAYS
         self.kept[row.position] = kept
         self.below += below
-        if not kept and used.first.path < 0 and self._may_be_below(shape, row):
+        if not kept and done.path is None and self._may_be_below(shape, row):
             self.unplaced += 1
         if shape.moves and row.ret >= 0:
             self._moved.add(self._life(row))
