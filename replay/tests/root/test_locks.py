@@ -101,7 +101,7 @@ def test_what_exit_and_exec_give_up_can_be_had_at_once_and_nothing_else(spool, t
     assert row["divergent"] == 0, listed
 
 
-@pytest.mark.parametrize("pace", ["afap", "original"])
+@pytest.mark.parametrize("pace", ["afap", pytest.param("original", marks=pytest.mark.times)])
 def test_an_alarm_ends_the_sleep_for_a_lock_again(spool, tmp_path, pace):
     """Dovecot gives up an mbox like this; earlier 30 of its 86 s of sleep were left out."""
     mount, log = spool("ext4"), tmp_path / "log"

@@ -3,9 +3,11 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -145,9 +147,11 @@ def carried_out(commands: Sequence[Command]) -> list[dict[str, Any]]:
 def versions(candidate: Candidate) -> dict[str, str]:
     """Return the versions of the programs that make and mount a candidate, as they print them."""
     programs = dict.fromkeys([*candidate.mkfs[:1], "mount"])
-    return {program: _version_of(program) for program in programs}
+    path = images.program_path()
+    return {one: _version_of(shutil.which(one, path=path) or one) for one in programs}
 
 
+@cache
 def _version_of(program: str) -> str:
     try:
         done = _ended((program, "-V"))

@@ -51,7 +51,7 @@ class Lifetime:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measure a step; a step that fails is not kept."""
-        programs, kernel, began = _programs_ns(), kernel_threads_ns(), time.monotonic_ns()
+        kernel, programs, began = kernel_threads_ns(), _programs_ns(), time.monotonic_ns()
         yield
         took = time.monotonic_ns() - began
         self.steps[name] = {
