@@ -51,6 +51,15 @@ def test_lines_that_a_terminal_wrapped_are_joined(imported, calls, width: int) -
     assert len(whole) == 6
 
 
+@pytest.mark.parametrize("width", [52, 61])
+def test_blanks_before_a_result_that_a_terminal_lost_are_put_back(imported, calls, width: int):
+    padded = SYNC.replace(" =", " " * 30 + "=")
+    lines = OPEN + padded + OPEN.replace("/a", "/of/a/long/name/in/a/long/name") + padded
+    whole, wrapped = (imported({"log": text}) for text in (lines, _wrapped(lines, width)))
+    assert calls(wrapped) == calls(whole)
+    assert len(calls(whole)) == 4
+
+
 @pytest.mark.parametrize(
     "before",
     [

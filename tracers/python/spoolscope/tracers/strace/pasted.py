@@ -16,6 +16,7 @@ _LOGGED = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) "
     r"\S+ [^\s:\[\]]+(?:\[\d+\])?: "
 )
+_PADDED = re.compile(r" *= (?:-?\d|\?|0x)")
 _NARROWEST, _WIDEST = 40, 1000
 """Columns of terminals; shorter and longer lines that others follow are damaged, not wrapped."""
 _UNESCAPE = "python3 -c 'import html, sys; print(html.unescape(sys.stdin.read()))'"
@@ -86,28 +87,35 @@ def pasted(texts: Sequence[str], begins: Callable[[str], bool]) -> Pasted:
 def _width(texts: Sequence[str], begins: Callable[[str], bool]) -> int:
     """Return at which column a terminal wrapped the lines, 0 if none did.
 
-    Each line that continues another then follows one of the longest; a blank at the end of a line
-    is lost when it is copied.
+    Each line that continues another then follows one of the longest; blanks at the end of a line
+    are lost when it is copied, many only before a result.
     """
-    lengths = [len(text.rstrip("\r\n")) for text in texts]
-    width = max(lengths, default=0)
+    width = max((len(text.rstrip("\r\n")) for text in texts), default=0)
     rest = [at for at, text in enumerate(texts) if at and text.strip() and not begins(text)]
-    wrapped = rest and all(lengths[at - 1] in (width - 1, width) for at in rest)
+    wrapped = rest and all(_goes_on(texts[at - 1], texts[at], width) for at in rest)
     return width if wrapped and _NARROWEST <= width <= _WIDEST and begins(texts[0]) else 0
 
 
 def _joined(texts: Iterable[str], width: int, begins: Callable[[str], bool]) -> Iterator[str]:
-    held, last = "", 0
+    held, last = "", ""
     for text in texts:
-        if held and last in (width - 1, width) and not begins(text):
-            held = held.rstrip("\r\n") + " " * (width - last) + text
+        if held and _goes_on(last, text, width) and not begins(text):
+            held = held.rstrip("\r\n") + " " * (width - len(last.rstrip("\r\n"))) + text
         else:
             if held:
                 yield held
             held = text
-        last = len(text.rstrip("\r\n"))
+        last = text
     if held:
         yield held
+
+
+def _goes_on(text: str, rest: str, width: int) -> bool:
+    """Return whether a terminal may have wrapped a line to these two."""
+    text = text.rstrip("\r\n")
+    return len(text) in (width - 1, width) or bool(
+        len(text) < width and text.endswith(")") and _PADDED.match(rest)
+    )
 
 
 def _without_log(text: str) -> str:
