@@ -218,36 +218,37 @@ SELECT kind = 'xfs_log_write' OR tid NOT IN (SELECT tid FROM watched_threads) AS
 FROM batch ORDER BY commit_id
 """
 
-# Only the last commit that overlaps a wait is divided: those before had to end first.
+# Only the last commit that overlaps a wait is divided: those before had to end first. What all
+# parts of a wait have in common is joined before it is divided, as the parts are millions.
 _WAIT_PARTS = f"""
 CREATE OR REPLACE TEMP VIEW wait_parts AS
 WITH doing AS (
     SELECT commit_id, part, from_ns, to_ns FROM commit_parts
     UNION ALL SELECT commit_id, {PART["no_cpu"]}, from_ns, to_ns FROM commit_starts
+), during AS MATERIALIZED (
+    SELECT c.wait_id, c.commit_id, c.from_ns, c.to_ns, c.is_last, j.filesystem
+    FROM commit_waits c JOIN journal_waits j USING (wait_id)
 ), met AS (
-    SELECT wait_id, sum(to_ns - from_ns) AS ns FROM commit_waits GROUP BY wait_id
+    SELECT wait_id, max(commit_id) FILTER (is_last) AS commit_id, sum(to_ns - from_ns) AS ns
+    FROM during GROUP BY wait_id
 )
-SELECT w.wait_id, d.part, least(w.to_ns, d.to_ns) - greatest(w.from_ns, d.from_ns) AS ns
-FROM commit_waits w JOIN doing d ON d.commit_id = w.commit_id AND d.from_ns < w.to_ns
+SELECT w.wait_id, w.commit_id, w.filesystem, d.part,
+    least(w.to_ns, d.to_ns) - greatest(w.from_ns, d.from_ns) AS ns
+FROM during w JOIN doing d ON d.commit_id = w.commit_id AND d.from_ns < w.to_ns
     AND w.from_ns < d.to_ns
 WHERE w.is_last
-UNION ALL SELECT wait_id, {PART["previous_commit"]}, to_ns - from_ns FROM commit_waits
-WHERE NOT is_last
-UNION ALL SELECT w.wait_id, {PART["no_commit"]}, w.dur_ns - coalesce(m.ns, 0)
+UNION ALL SELECT wait_id, m.commit_id, w.filesystem, {PART["previous_commit"]}, to_ns - from_ns
+FROM during w JOIN met m USING (wait_id) WHERE NOT is_last
+UNION ALL SELECT w.wait_id, m.commit_id, w.filesystem, {PART["no_commit"]},
+    w.dur_ns - coalesce(m.ns, 0)
 FROM journal_waits w LEFT JOIN met m USING (wait_id) WHERE w.dur_ns > coalesce(m.ns, 0)
 """
 
-# If a wait overlaps several commits, only the last is divided.
-MET = """met AS (
-    SELECT wait_id, any_value(commit_id) AS commit_id FROM commit_waits WHERE is_last
-    GROUP BY wait_id
-)"""
 # The view above joins much, and a long recording has millions of its rows: sums are made of these.
 _COMMIT_SUMS = f"""
 CREATE OR REPLACE TEMP TABLE commit_sums AS
-WITH {MET}, sums AS (
-    SELECT commit_id, j.filesystem, p.part AS code, CAST(sum(p.ns) AS BIGINT) AS ns
-    FROM wait_parts p JOIN journal_waits j USING (wait_id) LEFT JOIN met USING (wait_id)
+WITH sums AS (
+    SELECT commit_id, filesystem, part AS code, CAST(sum(ns) AS BIGINT) AS ns FROM wait_parts
     GROUP BY ALL
 )
 SELECT s.commit_id, s.filesystem, s.code, ({list(PARTS)})[s.code + 1] AS part, s.ns, c.trigger

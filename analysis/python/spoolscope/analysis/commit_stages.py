@@ -113,7 +113,15 @@ COMMIT_STAGES: tuple[Stage, ...] = (
             Made(
                 "wait_parts",
                 "time of such a wait by what the commit was doing; all of a wait add up to it",
-                columns((), "wait_id part ns", wait_id=_WAIT, part=_PART, ns=("ns", "Time.")),
+                columns(
+                    (),
+                    "wait_id commit_id filesystem part ns",
+                    wait_id=_WAIT,
+                    commit_id=("", "The last commit that the wait met."),
+                    filesystem=("", "Whose rules explain it."),
+                    part=_PART,
+                    ns=("ns", "Time."),
+                ),
             ),
         ),
         on(lay_over_waits),

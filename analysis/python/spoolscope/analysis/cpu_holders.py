@@ -1,7 +1,7 @@
 """Processes that had the CPU that others waited for; the recorder names a thread for each wait."""
 
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -47,11 +47,13 @@ SELECT id, from_ns, to_ns, held_pid AS culprit_pid, held_tid AS culprit_tid,
 FROM cpu_waits
 """
 
-# For each process: the processes that had the CPU for which its calls waited.
+# For each process: the processes that had the CPU for which its calls waited. A long recording has
+# hundreds of thousands of such pairs, so only sums of them become Python values.
 _HELD = """
+CREATE OR REPLACE TEMP TABLE held_cpus AS
 SELECT s.held_pid, s.held_comm, c.pid, c.comm, c.syscall,
     CASE s.state WHEN 'runq' THEN 'runq' ELSE 'preempt' END AS cause,
-    CAST(sum(s.held_ns) AS BIGINT)
+    CAST(sum(s.held_ns) AS BIGINT) AS ns
 FROM segments s JOIN waited c ON c.tid = s.tid AND c.seq = s.seq AND c.pid = s.pid
 WHERE s.held_ns > 0 AND c.shown GROUP BY ALL
 """
@@ -59,7 +61,27 @@ WHERE s.held_ns > 0 AND c.shown GROUP BY ALL
 RECORDER = ("spoolscope", "spoolscope-reco")
 """Names of the recorder's own threads, as the kernel truncates them: their time is measurement."""
 REPLAYER = "spoolscope-repl"
-_OURS = (*RECORDER, REPLAYER)
+
+# Calls that wait for processes of their own name show that there are too few CPUs, not a culprit.
+_OF_OTHERS = f"held_comm != comm AND held_comm NOT IN {(*RECORDER, REPLAYER)}"
+_CHARGES = f"""
+SELECT held_pid, held_comm, CAST(sum(ns) AS BIGINT) FROM held_cpus WHERE {_OF_OTHERS}
+GROUP BY ALL ORDER BY ALL
+"""
+_HURT = f"""
+SELECT syscall, CAST(sum(ns) AS BIGINT) FROM held_cpus
+WHERE {_OF_OTHERS} AND (held_pid, held_comm) IN (SELECT unnest($pids), unnest($comms))
+    AND NOT list_contains($inside, pid)
+GROUP BY ALL ORDER BY ALL
+"""
+_STRANGERS = f"""
+SELECT held_pid, held_comm, syscall, cause, CAST(sum(ns) AS BIGINT) FROM held_cpus
+WHERE held_comm != '{REPLAYER}' AND held_pid NOT IN (SELECT pid FROM process_causes)
+GROUP BY ALL ORDER BY ALL
+"""
+_MEASUREMENT = f"""
+SELECT CAST(coalesce(sum(ns), 0) AS BIGINT) FROM held_cpus WHERE held_comm IN {RECORDER}
+"""
 
 
 @dataclass(frozen=True)
@@ -86,17 +108,6 @@ class CpuHolder:
         return min(1.0, self.ns / self.outside_ns) if self.outside_ns > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class Held:
-    """Sum of one process's waits, in one kind of call, for a CPU that another process had."""
-
-    holder: Key
-    victim: Key
-    syscall: str
-    cause: str
-    ns: int
-
-
 def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
     """Add waits for a CPU to ``all_sleeps``, numbered after ``above``, and to ``sleep_pieces``.
 
@@ -107,77 +118,65 @@ def add_cpu_waits(con: duckdb.DuckDBPyConnection, above: int) -> None:
     con.execute(_PIECES)
 
 
-def held_cpus(con: duckdb.DuckDBPyConnection) -> list[Held]:
-    """Return the processes that had the CPUs that calls waited for (needs ``waited``)."""
-    return [
-        Held((pid, comm), (victim, name), syscall, cause, ns)
-        for pid, comm, victim, name, syscall, cause, ns in con.execute(_HELD).fetchall()
-    ]
+def find_held_cpus(con: duckdb.DuckDBPyConnection) -> None:
+    """Create ``held_cpus``: the processes that had the CPUs that calls waited for, in sums.
+
+    Needs ``waited``.
+    """
+    con.execute(_HELD)
 
 
 def taken_by_strangers(
-    held: Iterable[Held], families: Families, callers: Container[int]
+    con: duckdb.DuckDBPyConnection, families: Families
 ) -> dict[str, dict[str, int]]:
     """Return {call: {cause: ns}} of waits for a CPU that a program outside these calls had.
 
     Args:
-        held: All waits for a CPU whose holder is known.
+        con: Needs ``held_cpus``, and ``process_causes`` of the processes that made the calls.
         families: Groups of each process: kernel threads work for the calls.
-        callers: The processes that made the calls.
     """
     found: dict[str, dict[str, int]] = {}
-    for one in held:
-        theirs = one.holder[0] in callers or one.holder[1] == REPLAYER
-        if not theirs and not families.is_kernel(one.holder):
-            causes = found.setdefault(one.syscall, {})
-            causes[one.cause] = causes.get(one.cause, 0) + one.ns
+    for pid, comm, syscall, cause, ns in con.execute(_STRANGERS).fetchall():
+        if not families.is_kernel((pid, comm)):
+            causes = found.setdefault(syscall, {})
+            causes[cause] = causes.get(cause, 0) + ns
     return found
 
 
-def measurement_ns(held: Iterable[Held]) -> int:
-    """Return the time that calls waited for a CPU which the recorder had."""
-    return sum(one.ns for one in held if one.holder[1] in RECORDER)
+def measurement_ns(con: duckdb.DuckDBPyConnection) -> int:
+    """Return the time that calls waited for a CPU which the recorder had (``held_cpus``)."""
+    ((ns,),) = con.execute(_MEASUREMENT).fetchall()
+    return int(ns)
 
 
 def worst_holder(
-    held: Iterable[Held], families: Families, times: Mapping[Key, int]
+    con: duckdb.DuckDBPyConnection, families: Families, times: Mapping[Key, int]
 ) -> CpuHolder | None:
     """Return the processes that held up calls of others longest by having their CPU, or None.
 
-    Calls that wait for processes of their own name show that there are too few CPUs, not a culprit.
-
     Args:
-        held: All such waits.
+        con: Needs ``held_cpus``.
         families: Groups of each process.
         times: Time of the calls that are shown, by process.
     """
-    charges: Counter[Key] = Counter()
-    waits: dict[Key, list[Held]] = defaultdict(list)
-    for one in held:
-        if one.holder[1] != one.victim[1] and one.holder[1] not in _OURS:
-            charges[one.holder] += one.ns
-            waits[one.holder].append(one)
-    candidates = []
-    for of_level in grouped(charges, families, times).values():
-        for group in of_level[:1]:
-            hurt = [
-                one
-                for key in group.members
-                for one in waits.get(key, ())
-                if one.victim[0] not in group.pids
-            ]
-            candidates.append((group, hurt))
-    chosen = narrowest((group, sum(one.ns for one in hurt)) for group, hurt in candidates)
-    for group, hurt in candidates:
-        if group is chosen and hurt:
-            return _holder(group, hurt, times)
+    charges = {(pid, comm): ns for pid, comm, ns in con.execute(_CHARGES).fetchall()}
+    worst = [level[0] for level in grouped(charges, families, times).values() if level]
+    hurt = [(group, _hurt(con, group)) for group in worst]
+    chosen = narrowest((group, calls.total()) for group, calls in hurt)
+    for group, calls in hurt:
+        if group is chosen and calls:
+            return _holder(group, calls, times)
     return None
 
 
-def _holder(group: Group, hurt: Iterable[Held], times: Mapping[Key, int]) -> CpuHolder:
-    by_call: Counter[str] = Counter()
-    for one in sorted(hurt, key=lambda one: one.syscall):
-        by_call[one.syscall] += one.ns
-    ((syscall, syscall_ns),) = by_call.most_common(1)
+def _hurt(con: duckdb.DuckDBPyConnection, group: Group) -> Counter[str]:
+    """Return how long calls of others waited for a CPU that the group had, by kind of call."""
+    pids, comms = zip(*group.by_member, strict=True)
+    given = {"pids": list(pids), "comms": list(comms), "inside": list(group.pids)}
+    return Counter(dict(con.execute(_HURT, given).fetchall()))
+
+
+def _holder(group: Group, hurt: Counter[str], times: Mapping[Key, int]) -> CpuHolder:
+    ((syscall, syscall_ns),) = hurt.most_common(1)
     outside = sum(ns for (pid, _), ns in times.items() if pid not in group.pids)
-    return CpuHolder(group.words, group.name, by_call.total(), syscall, syscall_ns, outside)
+    return CpuHolder(group.words, group.name, hurt.total(), syscall, syscall_ns, outside)

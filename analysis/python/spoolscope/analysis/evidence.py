@@ -12,7 +12,7 @@ from spoolscope.analysis.answerers import Answerer, answerers
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.cpu_holders import (
     CpuHolder,
-    held_cpus,
+    find_held_cpus,
     measurement_ns,
     taken_by_strangers,
     worst_holder,
@@ -86,7 +86,7 @@ def gather(
     forcing: Asker | None,
     window: Window = None,
 ) -> Evidence:
-    """Read the evidence (needs the tables of ``split`` and ``study_commits``).
+    """Read the evidence (needs the tables of ``split``, ``study_commits`` and ``time_callers``).
 
     Args:
         con: The connection.
@@ -96,7 +96,8 @@ def gather(
         forcing: The group of processes that forces commits, if any.
         window: Only requests that overlap this time, ns since the epoch; None: all.
     """
-    held, use = held_cpus(con), DiskUse()
+    find_held_cpus(con)
+    use = DiskUse()
     served: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
     for turns in disk_turns(trace, window):
         use.add(turns)
@@ -105,12 +106,12 @@ def gather(
     return Evidence(
         asker=forcing,
         requests=tuple(_requests(served)),
-        cpu_holder=worst_holder(held, families, times),
+        cpu_holder=worst_holder(con, families, times),
         held_back=_held_back(con, trace.meta),
         disk_holders=tuple(disk_holders(con, trace, families, times, use, window)),
         answerers=answerers(con),
-        measurement_ns=measurement_ns(held),
-        strangers=taken_by_strangers(held, families, {pid for pid, _ in times}),
+        measurement_ns=measurement_ns(con),
+        strangers=taken_by_strangers(con, families),
     )
 
 

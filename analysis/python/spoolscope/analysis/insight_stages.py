@@ -10,7 +10,7 @@ from spoolscope.analysis import insight_tables
 from spoolscope.analysis.answerers import Answerer
 from spoolscope.analysis.askers import Asker
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, one_of
-from spoolscope.analysis.commit_parts import MET, PARTS
+from spoolscope.analysis.commit_parts import PARTS
 from spoolscope.analysis.cpu_holders import CpuHolder
 from spoolscope.analysis.disk_holders import DiskHolder
 from spoolscope.analysis.evidence import Evidence, HeldBack, Requests
@@ -43,11 +43,10 @@ FROM call_totals
 
 _COMMIT_COSTS = f"""
 CREATE OR REPLACE TEMP VIEW commit_costs AS
-WITH {MET}
 SELECT p.wait_id, ({list(PARTS)})[p.part + 1] AS part, p.ns, w.from_ns, w.to_ns, w.pid, w.cause,
     w.filesystem, c.commit_id, c.kind, c.trigger, c.tid AS committer, c.holder_pid, c.holder_comm
-FROM wait_parts p JOIN journal_waits w USING (wait_id) LEFT JOIN met USING (wait_id)
-LEFT JOIN commit_spans c USING (commit_id)
+FROM wait_parts p JOIN journal_waits w USING (wait_id)
+LEFT JOIN commit_spans c ON c.commit_id = p.commit_id
 """
 
 # Postfix processes hold accept locks while they wait for a connection: these keep none from work.
@@ -291,11 +290,7 @@ INSIGHT_STAGES: tuple[Stage, ...] = (
     Stage("totals", ("call_totals", "cause_times"), (insight_tables.TOTALS,), _totals),
     Stage("settings", (), insight_tables.SETTINGS, _settings),
     Stage("evidence", (), insight_tables.EVIDENCE, _evidence),
-    _sql(
-        insight_tables.COMMIT_COSTS,
-        "wait_parts journal_waits commit_waits commit_spans",
-        _COMMIT_COSTS,
-    ),
+    _sql(insight_tables.COMMIT_COSTS, "wait_parts journal_waits commit_spans", _COMMIT_COSTS),
     _inner("lock_waits", "named_waits paths", _LOCK_WAITS),
     _sql(
         insight_tables.LOCKED_FILES,

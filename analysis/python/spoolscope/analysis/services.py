@@ -114,9 +114,9 @@ def disk_turns(trace: Trace, window: Window = None) -> Iterator[Turns]:
         known = np.concatenate([open_, rows], axis=1)
         # No request of a later part is done before the last request of this part was made.
         done = known[_TO] <= last_ns
-        yield _turns(known[:, done], done_ns, window, list(names))
-        open_ = known[:, ~done]
-    yield _turns(open_, done_ns, window, list(names))
+        yield _turns(known, done, done_ns, window, list(names))
+        open_ = known.take(np.flatnonzero(~done), axis=1)
+    yield _turns(open_, np.ones(open_.shape[1], bool), done_ns, window, list(names))
 
 
 def _rows(part: pa.Table, names: dict[str, int]) -> np.ndarray:
@@ -147,17 +147,21 @@ def _codes(column: pa.ChunkedArray, known: dict[str, int], *, grow: bool) -> np.
     return found
 
 
-def _turns(rows: np.ndarray, done_ns: dict[int, int], window: Window, names: list[str]) -> Turns:
-    """Put the next requests into the order of the disks; update ``done_ns``, the end of each."""
-    rows = rows[:, rows[_KIND] >= 0]
+def _turns(
+    rows: np.ndarray, chosen: np.ndarray, done_ns: dict[int, int], window: Window, names: list[str]
+) -> Turns:
+    """Put the chosen requests into the order of the disks; update ``done_ns``, the end of each."""
+    chosen = chosen & (rows[_KIND] >= 0)
     if window is not None:
-        rows = rows[:, (rows[_FROM] < window[1]) & (rows[_TO] > window[0])]
-    rows = rows[:, np.lexsort((rows[_TO], rows[_DISK]))]
-    for disk in np.unique(rows[_DISK]).tolist():
-        here = rows[_DISK] == disk
-        to_ns = rows[_TO, here]
-        before_ns = np.append(done_ns.get(disk, rows[_FROM, here][0]), to_ns[:-1])
-        rows[_FROM, here] = np.maximum(rows[_FROM, here], before_ns)
-        done_ns[disk] = int(to_ns[-1])
+        chosen &= (rows[_FROM] < window[1]) & (rows[_TO] > window[0])
+    places = np.flatnonzero(chosen)
+    order = np.lexsort((rows[_TO][places], rows[_DISK][places]))
+    rows = rows.take(places[order], axis=1)  # one copy; a mask of all rows takes far longer
     disk, kind, from_ns, to_ns, pid, comm, looped = rows
-    return Turns(disk, kind, from_ns, to_ns, pid, comm, looped > 0, names)
+    before_ns = np.empty_like(to_ns)
+    before_ns[1:] = to_ns[:-1]
+    for number in np.unique(disk).tolist():
+        first, end = np.searchsorted(disk, [number, number + 1]).tolist()
+        before_ns[first] = done_ns.get(number, from_ns[first])
+        done_ns[number] = int(to_ns[end - 1])
+    return Turns(disk, kind, np.maximum(from_ns, before_ns), to_ns, pid, comm, looped > 0, names)
