@@ -21,7 +21,7 @@ use crate::model::state::sizes::written;
 use crate::model::state::world::World;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease};
-use crate::touches::{self, Makes, Need, Touch, Touches};
+use crate::touches::{Makes, Need, Touch, Touches};
 
 /// By thread, the last operation that took all of something, as a listing takes the names of a
 /// directory, and the last that changed some of it. Changes need no order among themselves.
@@ -127,7 +127,7 @@ impl<'a> Edges<'a> {
     /// locks; the operations in `flight` come later in the order.
     pub fn add(&mut self, at: u32, world: &World, changes: &[Change], flight: Flight) {
         let op = &self.ops[at as usize];
-        let touches = touches::of(op);
+        let touches = world.touches(op);
         if let Some(depends) = &mut self.depends {
             depends.begin(at, op, world);
             self.add_contents(at, op, &touches, world);

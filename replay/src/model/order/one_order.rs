@@ -300,6 +300,16 @@ impl<'a> Linear<'a> {
         }
     }
 
+    /// Returns whether a contest needs `at` before `other`: a name changes in between, or by it.
+    fn is_held_back(&self, other: u32, at: u32) -> bool {
+        if !self.has_later_turn(other, at) {
+            return false;
+        }
+        let before = |of: &u32| self.turns.get(of).and_then(|turn| turn.previous);
+        let mut between = std::iter::successors(Some(other), before).take_while(|of| *of != at);
+        between.any(|of| effects::changes_names(&self.ops[of as usize]))
+    }
+
     /// Pulls forward the overlapping operations that this result depends on.
     fn explain(&mut self, at: u32) {
         let mut fits = self.fits(at);
@@ -326,7 +336,7 @@ impl<'a> Linear<'a> {
     fn find_cause(&self, at: u32) -> Option<u32> {
         let waiting = |other: &&u32| {
             let free = !self.placed[**other as usize] && !self.busy.contains(other);
-            **other != at && free && !self.has_later_turn(**other, at)
+            **other != at && free && !self.is_held_back(**other, at)
         };
         self.in_flight
             .iter()
@@ -338,7 +348,7 @@ impl<'a> Linear<'a> {
     /// Returns whether `other` makes something true that `at` needs and that does not hold yet.
     fn would_explain(&self, other: u32, at: u32) -> bool {
         let (op, cause) = (&self.ops[at as usize], &self.ops[other as usize]);
-        let touches = touches::of(cause);
+        let touches = self.world.touches(cause);
         let named = any_need(&self.world, op, |path, need| {
             let state = self.world.meets(path, need);
             let made = touches.iter().flatten().find(|touch| touch.path == path);
@@ -432,7 +442,7 @@ impl<'a> Linear<'a> {
     }
 
     fn spoils_name(&self, op: &PlanOp, before: &'a PlanOp) -> bool {
-        let changed = touches::of(op);
+        let changed = self.world.touches(op);
         let mut changed = changed
             .iter()
             .flatten()

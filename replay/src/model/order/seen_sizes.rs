@@ -20,21 +20,25 @@ pub fn fits(world: &World, op: &PlanOp) -> bool {
 
 /// Returns whether `cause` leaves the size that a call saw, which is not the present one.
 pub fn explained_by(world: &World, op: &PlanOp, cause: &PlanOp) -> bool {
-    let same = op.ino != 0 && op.ino == cause.ino;
-    let Some(seen) = Seen::by(op).filter(|_| same && !fits(world, op)) else {
+    let (Some(seen), Some(left)) = (Seen::by(op), world.size_left(cause)) else {
         return false;
     };
-    let left = world.size_left(cause);
-    left.is_some_and(|size| seen.fits(size))
+    seen.fits(left) && is_one_file(world, op, cause) && !fits(world, op)
 }
 
 /// Returns whether `op` leaves another size than `before` saw.
 pub fn spoilt_by(world: &World, before: &PlanOp, op: &PlanOp) -> bool {
-    if op.ino == 0 || op.ino != before.ino {
-        return false;
-    }
     match (Seen::by(before), world.size_left(op)) {
-        (Some(seen), Some(size)) => !seen.fits(size),
+        (Some(seen), Some(size)) => !seen.fits(size) && is_one_file(world, op, before),
         _ => false,
     }
+}
+
+/// Returns whether two operations are on one file; a call by name may show no inode number.
+fn is_one_file(world: &World, one: &PlanOp, other: &PlanOp) -> bool {
+    if one.ino != 0 && other.ino != 0 {
+        return one.ino == other.ino;
+    }
+    let file = world.target_of(one);
+    file.is_some() && file == world.target_of(other)
 }

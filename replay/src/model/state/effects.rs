@@ -13,14 +13,15 @@ use crate::touches::{self, Makes, Touch};
 pub fn changes_anything(op: &PlanOp) -> bool {
     let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
     let closes = semantics::may_close(semantics::kind(op));
-    let names = || {
-        touches::of(op)
-            .iter()
-            .flatten()
-            .any(|touch| touch.makes != Makes::Same)
-    };
     let permits = matches!(semantics::kind(op), Kind::Chmod | Kind::Chown);
-    releases || closes || permits || changes_size(op) || names()
+    releases || closes || permits || changes_size(op) || changes_names(op)
+}
+
+/// Returns whether names may come, go or move.
+pub fn changes_names(op: &PlanOp) -> bool {
+    let touches = touches::of(op);
+    let mut touches = touches.iter().flatten();
+    touches.any(|touch| touch.makes != Makes::Same)
 }
 
 /// Makes names come, go and move; learns what was there before.

@@ -6,6 +6,7 @@ use crate::model::state::inode_attributes::Attributes;
 use crate::model::state::objects::Object;
 use crate::model::state::slots::Slot;
 use crate::model::state::world::World;
+use crate::touches::{self, Makes, Touches};
 
 /// The contents of a directory: for each, the rest of the name and the object.
 type Below = Vec<(Vec<u8>, u32)>;
@@ -17,7 +18,7 @@ impl World<'_> {
         let Slot::Present(object) = self.slot(from) else {
             return self.create(op, to);
         };
-        if from == to || self.slot(to) == Slot::Present(object) {
+        if self.is_one_object(op) {
             return;
         }
         self.remove(to);
@@ -27,6 +28,25 @@ impl World<'_> {
             let moved = self.take_below(from);
             self.put_below(to, moved);
         }
+    }
+
+    /// Returns the names that an operation would look up or change now.
+    pub fn touches(&self, op: &PlanOp) -> Touches {
+        let mut touches = touches::of(op);
+        let moves = touches[1].is_some_and(|touch| touch.makes == Makes::Moved);
+        if moves && self.is_one_object(op) {
+            for touch in touches.iter_mut().flatten() {
+                touch.makes = Makes::Same;
+            }
+        }
+        touches
+    }
+
+    /// Returns whether both names of a rename are of one object: it leaves both.
+    fn is_one_object(&self, op: &PlanOp) -> bool {
+        let there = |slot| matches!(slot, Slot::Present(_));
+        let from = self.slot(op.path);
+        op.path == op.path2 || there(from) && self.slot(op.path2) == from
     }
 
     /// Makes a device without a number where something was moved away (RENAME_WHITEOUT).

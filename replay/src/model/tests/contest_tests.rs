@@ -1,6 +1,6 @@
 //! Turns of operations where many competed for the same names.
 
-use crate::model::tests::order_tests::order;
+use crate::model::tests::order_tests::{edges, order};
 
 /// Returns whether `one` comes before `other`.
 fn comes_before(script: &str, one: u32, other: u32) -> bool {
@@ -158,4 +158,35 @@ fn a_number_is_given_again_when_no_name_has_it() {
     );
     assert!(comes_before(&script, 3, 4));
     assert!(comes_before(&script, 7, 8));
+}
+
+#[test]
+fn a_rename_between_two_names_of_one_file_leaves_both() {
+    let script = format!(
+        "B 0-1 openat f ino=12 {MADE}
+         A 100-101 openat t ino=13 {MADE}
+         A 110-140 openat f flags=2 ino=12 omode=100600 osize=0 = 4
+         C 50-200 rename t f = 0
+         B 190-900 unlink f = 0
+         C 300-301 openat f flags=2 ino=13 omode=100600 osize=0 = 3
+         C 310-311 link f t = 0
+         C 400-401 rename f t = 0
+         C 410-411 openat f flags=2 ino=13 omode=100600 osize=0 = 4
+         C 420-421 unlink t = 0
+         C 430-431 stat f ino=13 omode=100600 osize=0 = 0
+         D 1000-1001 stat f = -2"
+    );
+    assert!(!edges(&script).contains(&(11, 7)));
+    assert!(comes_before(&script, 7, 4));
+}
+
+#[test]
+fn a_size_is_seen_after_the_change_that_a_contest_for_the_name_left_for_later() {
+    let script = format!(
+        "A 0-1 openat f ino=5 {MADE}
+         D 10-900 rename f g = 0
+         B 100-300 truncate f off=1512 = 0
+         C 200-210 stat f ino=5 omode=100600 osize=1512 = 0"
+    );
+    assert!(comes_before(&script, 2, 3));
 }
