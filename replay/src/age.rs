@@ -198,8 +198,8 @@ pub fn churn(age: Age, confinement: &Confinement) -> Result<Value> {
         "free_bytes_before": free_bytes,
         "free_bytes_after": free(&at(""))?,
         "probe_bytes": PROBE,
-        "probe_before": fresh.json(),
-        "probe_after": probe(&at(""), &at("/probe"))?.json(),
+        "probe_before": fresh,
+        "probe_after": probe(&at(""), &at("/probe"))?,
     }))
 }
 

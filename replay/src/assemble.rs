@@ -82,22 +82,7 @@ impl Draft {
             index.push(index[index.len() - 1] + string.len() as u64);
         }
         let string_bytes = index[index.len() - 1] as usize;
-        let lengths = [
-            size_of_val(&*self.threads),
-            self.ops.len() * size_of::<PlanOp>(),
-            size_of_val(&*self.entries),
-            size_of_val(&*self.fds),
-            size_of_val(&*self.xattrs),
-            size_of_val(&*index),
-            string_bytes,
-        ];
-        let mut end = size_of::<PlanHeader>();
-        let places = lengths.map(|length| {
-            let place = end as u64;
-            end = (end + length).next_multiple_of(ALIGNED);
-            place
-        });
-        file.write_all(as_bytes(&[self.header(places, string_bytes)]))?;
+        file.write_all(as_bytes(&[self.header(string_bytes)]))?;
         put(as_bytes(&self.threads), file)?;
         for op in self.ops.in_order() {
             file.write_all(as_bytes(slice::from_ref(&op)))?;
@@ -113,16 +98,13 @@ impl Draft {
         file.flush()
     }
 
-    fn header(&self, places: [u64; 7], string_bytes: usize) -> PlanHeader {
-        let [
-            threads_at,
-            ops_at,
-            entries_at,
-            fds_at,
-            xattrs_at,
-            string_index_at,
-            string_bytes_at,
-        ] = places;
+    fn header(&self, string_bytes: usize) -> PlanHeader {
+        let mut end = size_of::<PlanHeader>();
+        let mut place = |length: usize| {
+            let place = end as u64;
+            end = (end + length).next_multiple_of(ALIGNED);
+            place
+        };
         PlanHeader {
             magic: *PLAN_MAGIC,
             version: VERSION,
@@ -134,13 +116,13 @@ impl Draft {
             n_strings: self.strings.len() as u64,
             string_bytes: string_bytes as u64,
             duration_ns: self.duration_ns,
-            threads_at,
-            ops_at,
-            entries_at,
-            fds_at,
-            xattrs_at,
-            string_index_at,
-            string_bytes_at,
+            threads_at: place(size_of_val(&*self.threads)),
+            ops_at: place(self.ops.len() * size_of::<PlanOp>()),
+            entries_at: place(size_of_val(&*self.entries)),
+            fds_at: place(size_of_val(&*self.fds)),
+            xattrs_at: place(size_of_val(&*self.xattrs)),
+            string_index_at: place((self.strings.len() + 1) * size_of::<u64>()),
+            string_bytes_at: place(string_bytes),
         }
     }
 

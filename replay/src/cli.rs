@@ -24,10 +24,8 @@ pub struct Cli {
 pub enum Verb {
     /// Print the layout of every record as JSON.
     Layout,
-    /// Check a plan and print what it holds as JSON.
-    Check { plan: PathBuf },
-    /// Walk over a plan once: keep its order beside it, where the other verbs find it; print what
-    /// the plan holds as JSON.
+    /// Check a plan and walk over it once: keep its order beside it, where the other verbs find it;
+    /// print what the plan holds as JSON.
     Order { plan: PathBuf },
     /// Print which operations wait for which, as JSON: edges by kind, and the reasons of the edges of
     /// chosen operations.

@@ -47,8 +47,7 @@ pub fn run(cli: Cli) -> Result<u8> {
     let content = cli.content;
     match cli.verb {
         Verb::Layout => print(&layout()),
-        Verb::Check { plan } => order(&plan, None),
-        Verb::Order { plan } => order(&plan, Some(&planned::beside(&plan))),
+        Verb::Order { plan } => order(&plan),
         Verb::Explain {
             plan: file,
             order,
@@ -102,18 +101,13 @@ fn near(plan: &Path) {
     }
 }
 
-/// Walks over a plan; keeps its order in a file if one is given, and prints what it holds.
-fn order(file: &Path, out: Option<&Path>) -> Result<u8> {
-    let plan = open(file)?;
+/// Walks over a plan, keeps its order beside it, and prints what it holds.
+fn order(file: &Path) -> Result<u8> {
+    let (plan, out) = (open(file)?, planned::beside(file));
+    let written = planned::write(&plan, create(&out)?);
+    let walked = written.with_context(|| format!("cannot write {}", out.display()))?;
     // The process ends after this: freeing memory piece by piece would only take time.
-    let walked = ManuallyDrop::new(match out {
-        None => Walked::of(&plan, false),
-        Some(out) => {
-            let written = planned::write(&plan, create(out)?);
-            written.with_context(|| format!("cannot write {}", out.display()))?
-        }
-    });
-    print(&check(&plan, &walked))
+    print(&facts(&plan, &ManuallyDrop::new(walked)))
 }
 
 fn print(value: &Value) -> Result<u8> {
@@ -144,7 +138,7 @@ fn layout() -> Value {
     })
 }
 
-fn check(plan: &Plan, walked: &Walked) -> Value {
+fn facts(plan: &Plan, walked: &Walked) -> Value {
     let (rules, start) = (walked.rules(), ManuallyDrop::new(walked.start()));
     json!({
         "ops": plan.ops().len(),
@@ -213,21 +207,13 @@ fn prepare(
     let built = fixture::build(tree, confinement, pattern, age)?;
     if let Some(aged) = &mut aged {
         aged["names"] = json!(built.names_aged);
-        aged["fixture"] = fixture::pieces(tree, confinement)?.json();
+        aged["fixture"] = json!(fixture::pieces(tree, confinement)?);
     }
-    Ok(json!({
-        "files": built.files,
-        "directories": built.directories,
-        "others": built.others,
-        "refused": built.refused,
-        "stand_ins": built.stand_ins,
-        "xattrs": built.xattrs,
-        "xattrs_skipped": built.xattrs_skipped,
-        "bytes": built.bytes,
-        "age": aged,
-        "chrooted": confinement.chrooted,
-        "owners": confinement.owners,
-    }))
+    let mut made = json!(built);
+    made["age"] = json!(aged);
+    made["chrooted"] = json!(confinement.chrooted);
+    made["owners"] = json!(confinement.owners);
+    Ok(made)
 }
 
 fn execute(arguments: &cli::Run, content: Content) -> Result<u8> {

@@ -7,6 +7,7 @@ use spoolscope_traces::records::{NONE, PLAN_FORK, PlanOp};
 use std::collections::BTreeMap;
 
 use crate::cli::Order;
+use crate::engine::schedule::streams;
 use crate::model::order::keys::{Key, Why};
 use crate::model::order::moments;
 use crate::model::order::reasons;
@@ -29,12 +30,15 @@ pub fn explain(plan: &Plan, planned: &mut Planned, order: Order, asked: &[u32]) 
     Ok(json!({"edges": kinds, "contests": rules.contests, "explained": explained}))
 }
 
+const CHANGE_CWD: [Kind; 2] = [Kind::Chdir, Kind::Fchdir];
+const LIST: [Kind; 3] = [Kind::Getdents, Kind::Open, Kind::Seek];
+
 struct Explainer<'a> {
     plan: &'a Plan,
     ops: &'a [PlanOp],
     position: Vec<u32>,
-    /// Operations of each thread.
-    streams: Vec<Vec<u32>>,
+    /// First slot of each thread, operation of each slot.
+    streams: (Vec<u32>, Vec<u32>),
     why: &'a planned::Why<'a>,
     /// Edges with reasons, and those that they cover, of the operations asked about.
     kept: Vec<Why>,
@@ -44,15 +48,12 @@ struct Explainer<'a> {
 impl<'a> Explainer<'a> {
     fn new(plan: &'a Plan, why: &'a planned::Why<'a>, unexplained: &'a [u32]) -> Self {
         let ops = plan.ops();
-        let mut streams = vec![Vec::new(); plan.threads().len()];
-        for (at, thread) in (0..).zip(plan.actors()) {
-            streams[*thread as usize].push(at);
-        }
+        let (first, slots, _) = streams(plan);
         Self {
             plan,
             ops,
             position: plan.positions(),
-            streams,
+            streams: (first, slots),
             why,
             kept: Vec::new(),
             unexplained,
@@ -109,11 +110,10 @@ impl<'a> Explainer<'a> {
     fn explained(&self, at: u32) -> Value {
         let op = &self.ops[at as usize];
         let position = self.position[at as usize];
-        let stream = &self.streams[op.thread as usize];
         let forks = |other: &&PlanOp| other.op == PLAN_FORK && other.arg == i64::from(op.thread);
         let fork = || self.ops.iter().position(|other| forks(&other));
         let before = match position.checked_sub(1) {
-            Some(before) => Some(stream[before as usize] as usize),
+            Some(before) => Some(self.op_at(op.thread, before) as usize),
             None => fork(),
         };
         let of_this = |why: &&Why| why.op == at;
@@ -134,36 +134,48 @@ impl<'a> Explainer<'a> {
 
     /// Describes an edge: both operations, the object, and what each operation does with it.
     fn reason(&self, why: &Why) -> Value {
-        let first = self.streams[why.thread as usize][why.finished as usize - 1];
+        let first = self.op_at(why.thread, why.finished - 1);
         let (op, before) = (&self.ops[why.op as usize], &self.ops[first as usize]);
         let mut edge = json!({"op": why.op, "before": first, "kind": reasons::kind(why)});
-        let (what, need, did) = match why.key {
-            None => (Value::Null, "", "ended"),
-            Some(Key::Name(path)) => (self.path(path), needed(op, path), done(before, path)),
-            Some(Key::Data(ino)) => (json!(ino), data(op, ino), data(before, ino)),
-            Some(Key::DataOf(_)) => (Value::Null, data(op, 0), data(before, 0)),
-            Some(Key::Lock(key)) => (json!(key.ino()), lock(op), lock(before)),
-            Some(Key::Fd(_, fd)) => (json!(fd), descriptor(op, fd), descriptor(before, fd)),
-            Some(Key::Table(_)) => (Value::Null, table(op), table(before)),
-            Some(Key::Cwd(_)) => (Value::Null, directory(op), directory(before)),
-            Some(Key::Umask(_)) => (Value::Null, umask(op), umask(before)),
-            Some(Key::Position(_)) => (json!(op.fd), "moves", "moves"),
-            Some(Key::Listing(path)) => (self.path(path), listing(op), listing(before)),
-            Some(Key::Xattr(_, name)) => (self.path(name), xattr(op), xattr(before)),
-            Some(Key::Xattrs(_)) => (Value::Null, xattrs(op), xattrs(before)),
+        let both = [op, before];
+        let either = |kinds: &[Kind], is: &'static str, is_not: &'static str| {
+            both.map(|op| match kinds.contains(&semantics::kind(op)) {
+                true => is,
+                false => is_not,
+            })
+        };
+        let (what, [need, did]) = match why.key {
+            None => (Value::Null, ["", "ended"]),
+            Some(Key::Name(path)) => (self.path(path), [needed(op, path), done(before, path)]),
+            Some(Key::Data(ino)) => (json!(ino), both.map(|op| data(op, ino))),
+            Some(Key::DataOf(_)) => (Value::Null, both.map(|op| data(op, 0))),
+            Some(Key::Lock(key)) => (json!(key.ino()), both.map(lock)),
+            Some(Key::Fd(_, fd)) => (json!(fd), both.map(|op| descriptor(op, fd))),
+            Some(Key::Table(_)) => (Value::Null, either(&[Kind::Fork], "copies", "changes")),
+            Some(Key::Cwd(_)) => (Value::Null, either(&CHANGE_CWD, "changes", "uses")),
+            Some(Key::Umask(_)) => (Value::Null, either(&[Kind::Umask], "changes", "uses")),
+            Some(Key::Position(_)) => (json!(op.fd), ["moves", "moves"]),
+            Some(Key::Listing(path)) => (self.path(path), either(&LIST, "lists", "changes")),
+            Some(Key::Xattr(_, name)) => (self.path(name), both.map(xattr)),
+            Some(Key::Xattrs(_)) => (Value::Null, either(&[Kind::ListXattr], "lists", "changes")),
             Some(Key::Attributes(_)) => {
                 let changes = [before, op]
                     .into_iter()
                     .find(|op| attributes(op) == "changes");
                 let path = changes.map_or(Value::Null, |op| self.named(op));
-                (path, attributes(op), attributes(before))
+                (path, both.map(attributes))
             }
-            Some(Key::Lease(ino)) => (json!(ino), lease(op), lease(before)),
-            Some(Key::Exit(_)) => (Value::Null, "ends", "ended"),
-            Some(Key::Copies(_)) => (Value::Null, "closes the last copy", "closes one"),
+            Some(Key::Lease(ino)) => (json!(ino), both.map(lease)),
+            Some(Key::Exit(_)) => (Value::Null, ["ends", "ended"]),
+            Some(Key::Copies(_)) => (Value::Null, ["closes the last copy", "closes one"]),
         };
         (edge["what"], edge["need"], edge["did"]) = (what, json!(need), json!(did));
         edge
+    }
+
+    fn op_at(&self, thread: u32, position: u32) -> u32 {
+        let (first, slots) = &self.streams;
+        slots[(first[thread as usize] + position) as usize]
     }
 
     fn named(&self, op: &PlanOp) -> Value {
@@ -259,13 +271,6 @@ fn descriptor(op: &PlanOp, fd: i32) -> &'static str {
     }
 }
 
-fn table(op: &PlanOp) -> &'static str {
-    match semantics::kind(op) {
-        Kind::Fork => "copies",
-        _ => "changes",
-    }
-}
-
 fn xattr(op: &PlanOp) -> &'static str {
     match semantics::xattr_call(op) {
         Some(XattrCall::Set) => "sets",
@@ -274,39 +279,11 @@ fn xattr(op: &PlanOp) -> &'static str {
     }
 }
 
-fn xattrs(op: &PlanOp) -> &'static str {
-    match semantics::kind(op) {
-        Kind::ListXattr => "lists",
-        _ => "changes",
-    }
-}
-
 fn attributes(op: &PlanOp) -> &'static str {
     match semantics::kind(op) {
         _ if semantics::was_denied(op) => "is refused by",
         Kind::Chmod | Kind::Chown | Kind::Touch | Kind::SetXattr => "changes",
         _ => "follows",
-    }
-}
-
-fn listing(op: &PlanOp) -> &'static str {
-    match semantics::kind(op) {
-        Kind::Getdents | Kind::Open | Kind::Seek => "lists",
-        _ => "changes",
-    }
-}
-
-fn directory(op: &PlanOp) -> &'static str {
-    match semantics::kind(op) {
-        Kind::Chdir | Kind::Fchdir => "changes",
-        _ => "uses",
-    }
-}
-
-fn umask(op: &PlanOp) -> &'static str {
-    match semantics::kind(op) {
-        Kind::Umask => "changes",
-        _ => "uses",
     }
 }
 

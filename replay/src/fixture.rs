@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use serde::Serialize;
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +22,7 @@ use crate::xattrs;
 const PIECE: i64 = 1 << 20;
 
 /// Counts of what was built, for the JSON line.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Built {
     pub files: u64,
     pub directories: u64,
@@ -31,7 +32,8 @@ pub struct Built {
     pub refused: u64,
     /// Sockets that stand in for device nodes, which are never made.
     pub stand_ins: u64,
-    /// Names that were made and removed to age directories.
+    /// Names that were made and removed to age directories; among the facts of ageing.
+    #[serde(skip)]
     pub names_aged: u64,
     /// Extended attributes that were set.
     pub xattrs: u64,

@@ -14,7 +14,6 @@ use std::path::Path;
 
 use crate::model::order::one_order::Linear;
 use crate::plan::Plan;
-use crate::semantics::Kind;
 
 /// Most divergences that one is said to follow from; those with the earliest issue are kept.
 const MOST: usize = 8;
@@ -50,15 +49,12 @@ type Followed = (u32, Vec<u32>, Option<u32>);
 
 /// Returns the divergences of a run in the order of the plan; `issued` is when one was issued.
 fn of(plan: &Plan, issued: impl Fn(u32) -> Option<i64>) -> Vec<Followed> {
-    let Linear { order, edges, .. } = Linear::with_depends(plan);
-    let depends = edges.depends.unwrap_or_default().done(plan.ops().len());
-    let forks = plan.of_kind(|kind| kind == Kind::Fork);
-    let fork_of: HashMap<u32, u32> = forks.map(|(at, op)| (op.arg as u32, at)).collect();
+    let (order, depends) = Linear::with_depends(plan);
     // Divergences that an operation may pass on to those that depend on it.
     let mut passed: HashMap<u32, Vec<u32>> = HashMap::default();
     let mut found = Vec::new();
     for at in order {
-        let fork = fork_of.get(&plan.ops()[at as usize].thread);
+        let fork = depends.fork_of.get(&plan.ops()[at as usize].thread);
         let before = depends.of(at).iter().chain(fork);
         let mut earlier: Vec<u32> = before
             .filter_map(|before| passed.get(before))

@@ -12,6 +12,7 @@ mod explain;
 mod fixture;
 mod followed;
 pub mod fuzzing;
+mod grouped;
 mod memory;
 mod model;
 mod only;

@@ -1,7 +1,7 @@
 //! Number of pieces in which files lie on the device, from FIEMAP.
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -39,29 +39,21 @@ struct Map {
 }
 
 /// Files by the number of pieces they are in; extents that follow one another are one piece.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Pieces {
     /// Files that have any data.
-    pub files: u64,
-    pub pieces: u64,
+    files: u64,
+    #[serde(rename = "extents")]
+    pieces: u64,
     /// Files in more than one piece.
-    pub split: u64,
+    #[serde(rename = "files_split")]
+    split: u64,
     /// Pieces of the file that has most.
-    pub most: u64,
-    pub largest_bytes: u64,
+    most: u64,
+    largest_bytes: u64,
 }
 
 impl Pieces {
-    pub fn json(&self) -> Value {
-        json!({
-            "files": self.files,
-            "extents": self.pieces,
-            "files_split": self.split,
-            "most": self.most,
-            "largest_bytes": self.largest_bytes,
-        })
-    }
-
     /// Counts a file. Data not yet written back has no place; some filesystems report no places.
     pub fn add(&mut self, path: &CStr) -> Result<()> {
         let mut how = File::options();

@@ -44,12 +44,12 @@ def test_the_replayer_reports_a_code_whatever_its_message_says(tmp_path: Path) -
     target = tmp_path / "free space"
     (target / "something").mkdir(parents=True)
     plan = tmp_path / "no.plan"
-    words = [find_binary("spoolscope-replay"), "check", plan]
+    words = [find_binary("spoolscope-replay"), "order", plan]
     done = subprocess.run(words, capture_output=True, text=True, env=environment())
     error = of_process("replay", done.returncode, done.stderr, remedy="record again")
     assert (done.returncode, error.remedy) == (Code.FAILED, "record again")
     assert str(plan) in error.message
-    words = [find_binary("spoolscope-replay"), "check", plan]
+    words = [find_binary("spoolscope-replay"), "order", plan]
     told = subprocess.run(words, capture_output=True, text=True)
     assert told.stderr.startswith("spoolscope-replay: error: "), "a person reads text"
 
@@ -57,7 +57,7 @@ def test_the_replayer_reports_a_code_whatever_its_message_says(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("spoolscope-replay", ["check", "MISSING"]),
+        ("spoolscope-replay", ["order", "MISSING"]),
         ("spoolscope-slowdisk", ["MISSING", "MISSING", "MISSING"]),
         ("spoolscope-workload", ["qmail", "deliver", "--root", "MISSING", "--scale", "0.001",
                                  "--report", "MISSING"]),

@@ -19,6 +19,7 @@ use crate::model::expect::open_files::{Holdings, Process};
 use crate::model::expect::tree::Tree;
 use crate::model::order::one_order::Linear;
 use crate::model::state::effects;
+use crate::model::state::locks::Locks;
 use crate::model::state::slots::Slot;
 use crate::model::state::world::World;
 use crate::model::state::xattrs::Named;
@@ -35,19 +36,19 @@ pub fn cut(plan: &Plan, from_ns: i64, to_ns: i64) -> (Draft, Value) {
         first.unwrap_or(order.len())
     };
     let (first, past) = (reached(from_ns), reached(to_ns.max(from_ns)));
-    let mut world = World::new(plan);
+    let (mut world, mut locks) = (World::new(plan), Locks::default());
     let mut holdings = Holdings::new(plan, &world);
     for at in &order[..first] {
         let op = &ops[*at as usize];
         world.take_fd(*at, op);
-        holdings.close(op, &world);
+        locks.apply(&holdings.counted_from_begin(op, &world), &world);
         effects::change_names(&mut world, op);
         effects::change_objects(&mut world, *at, op);
         holdings.apply(*at, op, &world);
     }
     let mut chosen = order[first..past].to_vec();
     chosen.sort_unstable();
-    let mut cutter = Cutter::new(plan, &world, &holdings, from_ns);
+    let mut cutter = Cutter::new(plan, &world, &holdings, &locks, from_ns);
     cutter.take_threads(&chosen);
     cutter.take_tree();
     cutter.take_processes();
@@ -75,6 +76,7 @@ struct Cutter<'a> {
     plan: &'a Plan,
     world: &'a World<'a>,
     holdings: &'a Holdings,
+    locks: &'a Locks,
     from_ns: i64,
     draft: Draft,
     /// New index of each thread.
@@ -92,11 +94,18 @@ struct Cutter<'a> {
 }
 
 impl<'a> Cutter<'a> {
-    fn new(plan: &'a Plan, world: &'a World<'a>, holdings: &'a Holdings, from_ns: i64) -> Self {
+    fn new(
+        plan: &'a Plan,
+        world: &'a World<'a>,
+        holdings: &'a Holdings,
+        locks: &'a Locks,
+        from_ns: i64,
+    ) -> Self {
         let mut new = Self {
             plan,
             world,
             holdings,
+            locks,
             from_ns,
             draft: Draft::default(),
             threads: HashMap::new(),

@@ -1,13 +1,12 @@
 //! State of processes at the cut, restored by descriptors and operations before all others.
 
 use spoolscope_traces::records::{BASE_ROOT, NONE, PlanEntry, PlanFd, PlanOp};
-use std::collections::BTreeMap;
 
 use crate::assemble::pseudo;
 use crate::cut::Cutter;
 use crate::model::expect::open_files::Process;
 use crate::model::state::descriptors::Descriptor;
-use crate::model::state::ranges::Ranges;
+use crate::model::state::locks::{Hold, Owner};
 use crate::model::state::slots::Slot;
 use crate::model::state::xattrs::When;
 use crate::semantics::id_of;
@@ -22,7 +21,7 @@ impl Cutter<'_> {
             let fds = self.world.descriptors().of(leader);
             self.take_fds(thread, &fds);
             self.map(thread, process);
-            self.lock(thread, &fds, &process.locks);
+            self.lock(thread, leader, &fds);
             self.watch(thread, process);
         }
         for (object, (path, thread)) in &self.nameless {
@@ -153,74 +152,67 @@ impl Cutter<'_> {
     }
 
     /// Takes locks through descriptors of their files that allow it.
-    fn lock(&mut self, thread: u32, fds: &[(i32, Descriptor)], posix: &BTreeMap<u32, Ranges>) {
-        for (object, ranges) in posix {
-            let own = fds
-                .iter()
-                .filter(|(_, known)| known.object == Some(*object));
-            let own: Vec<(i32, Descriptor)> = own.copied().collect();
-            self.take_ranges(thread, &own, ranges, libc::F_SETLK);
+    fn lock(&mut self, thread: u32, process: u32, fds: &[(i32, Descriptor)]) {
+        let mut held = self.locks.all_of(Owner::Process(process));
+        held.sort_by_key(|hold| {
+            let of_file = |(_, known): &&(i32, Descriptor)| hold.is_of(*known, self.world);
+            fds.iter().find(of_file).map(|(_, known)| known.object)
+        });
+        for hold in held {
+            self.take_lock(thread, fds, &hold, libc::F_SETLK);
         }
-        for (fd, known) in fds.iter().copied() {
-            let Some(held) = self.holdings.file(known) else {
-                continue;
-            };
-            self.take_ranges(thread, &[(fd, known)], &held.locks, libc::F_OFD_SETLK);
-            if let (Some(exclusive), Some(object)) = (held.flock, known.object) {
-                let kind = if exclusive {
-                    libc::LOCK_EX
-                } else {
-                    libc::LOCK_SH
-                };
-                let op = self.locking(thread, fd, object, "flock");
-                self.draft.ops.push(PlanOp {
-                    cmd: kind | libc::LOCK_NB,
-                    ..op
-                });
+        for own in fds {
+            let file = own.1.file.map(Owner::OpenFile);
+            for hold in file.map_or(Vec::new(), |file| self.locks.all_of(file)) {
+                self.take_lock(thread, &[*own], &hold, libc::F_OFD_SETLK);
             }
         }
     }
 
-    fn take_ranges(&mut self, thread: u32, fds: &[(i32, Descriptor)], ranges: &Ranges, cmd: i32) {
-        for (start, end, exclusive) in ranges.iter() {
-            let fits = |(_, known): &&(i32, Descriptor)| {
-                let flags = self.holdings.file(*known).map(|file| file.flags);
-                flags.is_some_and(|flags| match exclusive {
-                    true => flags.writes(),
-                    false => flags.reads(),
-                })
-            };
-            let found = fds.iter().find(fits);
-            let Some((fd, Some(object))) = found.map(|(fd, known)| (*fd, known.object)) else {
-                self.skipped += 1;
-                continue;
-            };
-            let kind = if exclusive {
-                libc::F_WRLCK
-            } else {
-                libc::F_RDLCK
-            };
-            let op = self.locking(thread, fd, object, "fcntl");
-            self.draft.ops.push(PlanOp {
-                cmd,
-                lock_type: kind as u8,
-                offset: start,
-                size: if end == i64::MAX { 0 } else { end - start },
-                ..op
-            });
-        }
-    }
-
-    fn locking(&mut self, thread: u32, fd: i32, object: u32, call: &str) -> PlanOp {
+    fn take_lock(&mut self, thread: u32, fds: &[(i32, Descriptor)], hold: &Hold, cmd: i32) {
+        let may_lock = |known: Descriptor| match self.holdings.file(known) {
+            Some(file) if hold.exclusive => file.flags.writes(),
+            Some(file) => file.flags.reads(),
+            None => false,
+        };
+        let fits = |(_, known): &&(i32, Descriptor)| {
+            hold.is_of(*known, self.world) && (hold.is_flock() || may_lock(*known))
+        };
+        let found = fds.iter().find(fits);
+        let Some((fd, Some(object))) = found.map(|(fd, known)| (*fd, known.object)) else {
+            self.skipped += 1;
+            return;
+        };
         let path = self.name_of(object, thread);
         let known = self.world.object(object);
-        PlanOp {
+        let op = PlanOp {
             fd,
             ino: known.ino(),
             obj_mode: known.mode() as u16,
             path,
-            ..pseudo(thread, id_of(call))
-        }
+            ..pseudo(
+                thread,
+                id_of(if hold.is_flock() { "flock" } else { "fcntl" }),
+            )
+        };
+        let ((start, end), exclusive) = (hold.bytes, hold.exclusive);
+        self.draft.ops.push(match (hold.is_flock(), exclusive) {
+            (true, true) => PlanOp {
+                cmd: libc::LOCK_EX | libc::LOCK_NB,
+                ..op
+            },
+            (true, false) => PlanOp {
+                cmd: libc::LOCK_SH | libc::LOCK_NB,
+                ..op
+            },
+            (false, _) => PlanOp {
+                cmd,
+                lock_type: [libc::F_RDLCK, libc::F_WRLCK][usize::from(exclusive)] as u8,
+                offset: start,
+                size: if end == i64::MAX { 0 } else { end - start },
+                ..op
+            },
+        });
     }
 
     /// Sets watches on objects that still have their name.

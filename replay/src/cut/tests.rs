@@ -139,6 +139,33 @@ fn locks_are_held_again_and_given_up_as_recorded() {
 }
 
 #[test]
+fn each_kind_of_lock_is_taken_by_the_call_that_belongs_to_it() {
+    let script = "
+        tree a ino=7 size=90
+        A 0-10 open a flags=2 ino=7 omode=100644 osize=90 = 5
+        A 20-30 read a fd=5 ino=7 omode=100644 osize=90 off=0 size=20 = 20
+        A 40-50 flock a fd=5 ino=7 cmd=1 = 0
+        A 60-70 fcntl a fd=5 ino=7 cmd=37 lock=0 off=3 size=4 = 0
+        A 80-90 fcntl a fd=5 ino=7 cmd=6 lock=1 whence=1 off=5 size=10 = 0
+        A 100-110 fcntl a fd=5 ino=7 cmd=6 lock=1 whence=2 off=0 size=0 = 0
+        A 120-130 stat x = -2
+    ";
+    let part = part(script, 115, i64::MAX);
+    let ops = part.ops().iter().filter(|op| op.call == u64::MAX);
+    let taken: Vec<_> = ops
+        .map(|op| (op.cmd, op.lock_type, op.lock_whence, op.offset, op.size))
+        .collect();
+    let (posix, of_file) = (libc::F_SETLK, libc::F_OFD_SETLK);
+    let expected = [
+        (posix, 1, 0, 25, 10),
+        (posix, 1, 0, 90, 0),
+        (of_file, 0, 0, 3, 4),
+        (libc::LOCK_SH | libc::LOCK_NB, 0, 0, -1, -1),
+    ];
+    assert_eq!(taken, expected);
+}
+
+#[test]
 fn an_open_file_without_a_name_gets_one_until_it_is_open() {
     let script = "
         tree a ino=7 size=4

@@ -7,6 +7,7 @@ use crate::engine::control::Control;
 use crate::engine::gate::Gate;
 use crate::engine::outcomes::Outcomes;
 use crate::engine::pace::Pace;
+use crate::grouped::grouped;
 use crate::memory::shared;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lease};
@@ -149,41 +150,19 @@ impl Schedule {
 
 /// Returns first slot per thread, operation per slot, and slot per operation.
 pub fn streams(plan: &Plan) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
-    let mut first = vec![0_u32; plan.threads().len() + 1];
-    for thread in plan.actors() {
-        first[*thread as usize + 1] += 1;
-    }
-    for at in 1..first.len() {
-        first[at] += first[at - 1];
-    }
-    let mut next = first.clone();
-    let mut slots = vec![0; plan.actors().len()];
-    let mut slot_of = vec![0; plan.actors().len()];
-    for (at, thread) in plan.actors().iter().enumerate() {
-        let slot = &mut next[*thread as usize];
-        slots[*slot as usize] = at as u32;
-        slot_of[at] = *slot;
-        *slot += 1;
+    let actors = plan.actors().iter().copied();
+    let (first, slots) = grouped(plan.threads().len(), actors.zip(0_u32..));
+    let mut slot_of = vec![0; slots.len()];
+    for (slot, at) in (0..).zip(&slots) {
+        slot_of[*at as usize] = slot;
     }
     (first, slots, slot_of)
 }
 
 pub fn edges_by_slot(found: &[(u32, u32, u32)], slot_of: &[u32]) -> (Vec<u32>, Vec<(u32, u32)>) {
-    let mut first = vec![0_u32; slot_of.len() + 1];
-    for (op, _, _) in found {
-        first[slot_of[*op as usize] as usize + 1] += 1;
-    }
-    for at in 1..first.len() {
-        first[at] += first[at - 1];
-    }
-    let mut next = first.clone();
-    let mut edges = vec![(0, 0); found.len()];
-    for (op, thread, finished) in found {
-        let place = &mut next[slot_of[*op as usize] as usize];
-        edges[*place as usize] = (*thread, *finished);
-        *place += 1;
-    }
-    (first, edges)
+    let edge =
+        |(op, thread, finished): &(u32, u32, u32)| (slot_of[*op as usize], (*thread, *finished));
+    grouped(slot_of.len(), found.iter().map(edge))
 }
 
 fn by_slot(

@@ -22,12 +22,10 @@ use crate::semantics::{self, Kind};
 ///
 /// Returns the plan, and how many operations were chosen, given and left out.
 pub fn only(plan: &Plan, chosen: &[bool]) -> (Draft, Value) {
-    let depends = Linear::with_depends(plan).edges.depends;
-    let forks = plan.of_kind(|kind| kind == Kind::Fork);
+    let (_, depends) = Linear::with_depends(plan);
     let mut closure = Closure {
         ops: plan.ops(),
-        depends: &depends.unwrap_or_default().done(plan.ops().len()),
-        fork_of: forks.map(|(at, op)| (op.arg as u32, at)).collect(),
+        depends: &depends,
         kept: vec![false; plan.ops().len()],
         acting: vec![false; plan.threads().len()],
         open: Vec::new(),
@@ -57,8 +55,6 @@ pub fn only(plan: &Plan, chosen: &[bool]) -> (Draft, Value) {
 struct Closure<'a> {
     ops: &'a [PlanOp],
     depends: &'a Found,
-    /// The operation that forked each thread.
-    fork_of: HashMap<u32, u32>,
     kept: Vec<bool>,
     /// Threads with a kept operation.
     acting: Vec<bool>,
@@ -93,7 +89,7 @@ impl Closure<'_> {
             .of(at)
             .iter()
             .for_each(|earlier| self.take(*earlier));
-        if let Some(fork) = self.fork_of.get(&thread) {
+        if let Some(fork) = depends.fork_of.get(&thread) {
             self.take(*fork);
         }
     }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::engine::schedule::streams;
 use crate::model::expect::tree::{Thing, Tree};
 use crate::model::order::keys::Key;
 use crate::model::order::reasons;
@@ -14,9 +15,9 @@ use spoolscope_traces::records::NONE;
 /// Refuses rules that name something that is not in the plan, or that cannot be kept.
 pub fn rules(plan: &Plan, rules: &Rules) -> Result<()> {
     let n_ops = plan.ops().len() as u32;
-    let streams = streams(plan);
+    let (first, _, _) = streams(plan);
     for edge in rules.edges.iter().chain(&rules.rivals) {
-        check_edge(plan, &streams, *edge)?;
+        check_edge(plan, &first, *edge)?;
     }
     ensure!(
         rules.passes.len() <= passed_on::MOST,
@@ -52,24 +53,17 @@ pub fn rules(plan: &Plan, rules: &Rules) -> Result<()> {
     Ok(())
 }
 
-/// Number of operations of each thread.
-fn streams(plan: &Plan) -> Vec<u32> {
-    let mut counts = vec![0; plan.threads().len()];
-    for thread in plan.actors() {
-        counts[*thread as usize] += 1;
-    }
-    counts
-}
-
-fn check_edge(plan: &Plan, streams: &[u32], (op, thread, finished): Edge) -> Result<()> {
+/// Checks an edge; `first` is the first slot of each thread, one more than there are threads.
+fn check_edge(plan: &Plan, first: &[u32], (op, thread, finished): Edge) -> Result<()> {
     let waiting = plan
         .actors()
         .get(op as usize)
         .context("unknown operation")?;
-    let count = streams.get(thread as usize).context("unknown thread")?;
+    let ends = first.get(thread as usize..).and_then(<[u32]>::first_chunk);
+    let [from, to] = ends.context("unknown thread")?;
     ensure!(thread != *waiting, "operation {op} waits for its thread");
     ensure!(
-        (1..=*count).contains(&finished),
+        (1..=to - from).contains(&finished),
         "operation {op} waits for what is not there"
     );
     Ok(())
@@ -113,11 +107,11 @@ pub fn room(start: &Start) -> Result<()> {
 
 /// Refuses reasons that name something that is not there.
 pub fn reasons(plan: &Plan, why: &Why) -> Result<()> {
-    let streams = streams(plan);
+    let (first, _, _) = streams(plan);
     let n_names = u64::from(plan.n_strings()) + why.names.len() as u64;
     for reason in reasons::decoded(&why.reasons) {
         let reason = reason?;
-        check_edge(plan, &streams, (reason.op, reason.thread, reason.finished))?;
+        check_edge(plan, &first, (reason.op, reason.thread, reason.finished))?;
         let name = match reason.key {
             Some(Key::Name(name) | Key::Listing(name) | Key::Xattr(_, name)) => name,
             _ => NONE,

@@ -1,19 +1,17 @@
 //! State at one point of the order that the walk itself does not need: positions and flags of open
-//! files, locks, mappings, inotify watches and working directories.
+//! files, mappings, inotify watches and working directories.
 //!
 //! Descriptors and their open files are those of the world; what is known here of an open file goes
 //! by its number there.
 
 use foldhash::HashMap;
 use spoolscope_traces::records::{NONE, PlanOp};
-use std::collections::BTreeMap;
 
 use crate::model::state::descriptors::Descriptor;
-use crate::model::state::ranges::Ranges;
 use crate::model::state::slots::Slot;
 use crate::model::state::world::World;
 use crate::plan::Plan;
-use crate::semantics::{self, Kind, Lock, OpenFlags};
+use crate::semantics::{self, Kind, OpenFlags};
 
 /// An open file, which several descriptors may share.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +20,6 @@ pub struct OpenFile {
     pub pos: i64,
     /// Calls that listed the directory since it was at its beginning.
     pub listed: Vec<u32>,
-    /// flock: true if it is exclusive.
-    pub flock: Option<bool>,
-    /// Locks of the open file (F_OFD_SETLK).
-    pub locks: Ranges,
 }
 
 /// A part of a mapped file.
@@ -46,8 +40,6 @@ pub struct Process {
     pub mappings: Vec<Mapped>,
     /// Calls that added inotify watches.
     pub watches: Vec<u32>,
-    /// POSIX locks by object.
-    pub locks: BTreeMap<u32, Ranges>,
 }
 
 /// Processes by their leader, and open files by their number.
@@ -96,19 +88,20 @@ impl Holdings {
         self.files.get_mut(at)
     }
 
-    /// Takes the next operation of the order, before the world has taken it: closing any descriptor
-    /// of a file gives up the POSIX locks on it.
-    pub fn close(&mut self, op: &PlanOp, world: &World) {
-        let process = world.leader(op.thread);
-        let Some(held) = self.processes.get_mut(&process) else {
-            return;
+    /// Returns a lock call with its bytes counted from the begin of the file, if it is one on a file
+    /// that is known; else the call as it is.
+    pub fn counted_from_begin(&self, op: &PlanOp, world: &World) -> PlanOp {
+        let known = world.descriptor(op, op.fd);
+        let from = match i32::from(op.lock_whence) {
+            libc::SEEK_CUR => self.file(known).map(|file| file.pos),
+            libc::SEEK_END => known.object.map(|object| world.object(object).size()),
+            _ => None,
         };
-        let replaced = semantics::makes_fd(op).then_some(op.ret as i32);
-        for fd in world.closed_by(op).into_iter().chain(replaced) {
-            if let Some(object) = world.descriptors().get(process, fd).object {
-                held.locks.remove(&object);
-            }
-        }
+        from.map_or(*op, |from| PlanOp {
+            lock_whence: libc::SEEK_SET as u8,
+            offset: from.saturating_add(op.offset.max(0)),
+            ..*op
+        })
     }
 
     /// Takes the next operation of the order, after the world has taken it.
@@ -127,8 +120,11 @@ impl Holdings {
                     file.flags = OpenFlags::of(op);
                 }
             }
-            Kind::Fcntl => self.fcntl(process, op, world),
-            Kind::Flock => self.flock(op, world),
+            Kind::Fcntl if op.cmd == libc::F_SETFL => {
+                if let Some(file) = self.file_mut(world.descriptor(op, op.fd)) {
+                    file.flags = file.flags.set(op.arg as u32);
+                }
+            }
             Kind::Chdir | Kind::Fchdir => {
                 let place = world.target_of(op).or_else(|| object_at(world, op.path));
                 self.process(process).cwd = Some((place, op.path));
@@ -148,58 +144,8 @@ impl Holdings {
     fn fork(&mut self, parent: u32, child: u32, world: &World) {
         self.alive[child as usize] = true;
         if world.leader(child) == child {
-            let mut copy = self.processes.get(&parent).cloned().unwrap_or_default();
-            copy.locks.clear();
+            let copy = self.processes.get(&parent).cloned().unwrap_or_default();
             self.processes.insert(child, copy);
-        }
-    }
-
-    fn fcntl(&mut self, process: u32, op: &PlanOp, world: &World) {
-        if op.cmd != libc::F_SETFL {
-            self.lock(process, op, world);
-        } else if let Some(file) = self.file_mut(world.descriptor(op, op.fd)) {
-            file.flags = file.flags.set(op.arg as u32);
-        }
-    }
-
-    fn lock(&mut self, process: u32, op: &PlanOp, world: &World) {
-        let kind = match semantics::lock(op) {
-            Some((Lock::Exclusive, _)) => Some(true),
-            Some((Lock::Shared, _)) => Some(false),
-            Some((Lock::Release, _)) => None,
-            Some((Lock::Refused, _)) | None => return,
-        };
-        let known = world.descriptor(op, op.fd);
-        let (Some(file), Some(object)) = (self.file_mut(known), known.object) else {
-            return;
-        };
-        let from = match i32::from(op.lock_whence) {
-            libc::SEEK_CUR => file.pos,
-            libc::SEEK_END => world.object(object).size(),
-            _ => 0,
-        };
-        let start = from.saturating_add(op.offset.max(0));
-        let range = match op.size {
-            ..=0 => (start, i64::MAX),
-            size => (start, start.saturating_add(size)),
-        };
-        match op.cmd {
-            libc::F_OFD_SETLK | libc::F_OFD_SETLKW => file.locks.set(range, kind),
-            _ => {
-                let locks = &mut self.process(process).locks;
-                locks.entry(object).or_default().set(range, kind);
-            }
-        }
-    }
-
-    fn flock(&mut self, op: &PlanOp, world: &World) {
-        let kind = match semantics::lock(op) {
-            Some((Lock::Exclusive, _)) => Some(true),
-            Some((Lock::Shared, _)) => Some(false),
-            _ => None,
-        };
-        if let Some(file) = self.file_mut(world.descriptor(op, op.fd)) {
-            file.flock = kind;
         }
     }
 

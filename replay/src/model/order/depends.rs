@@ -7,10 +7,12 @@
 use foldhash::HashMap;
 use spoolscope_traces::records::{BASE_CWD, NONE, PlanOp};
 
+use crate::grouped::grouped;
 use crate::model::order::grants::Before;
 use crate::model::order::keys::{Access, Key};
 use crate::model::state::locks::{Change, LockKey, Owner};
 use crate::model::state::world::World;
+use crate::plan::Plan;
 use crate::semantics::{self, Kind, Lock};
 
 /// State that no edge is about, as only one process has it.
@@ -191,20 +193,16 @@ impl Depends {
         same.push((at, change.role == Lock::Release));
     }
 
-    /// Ends the collection, of a plan with so many operations.
-    pub fn done(mut self, n_ops: usize) -> Found {
+    /// Ends the collection, of a plan.
+    pub fn done(mut self, plan: &Plan) -> Found {
         self.pairs.sort_unstable();
         self.pairs.dedup();
-        let mut first = vec![0; n_ops + 1];
-        for (at, _) in &self.pairs {
-            first[*at as usize + 1] += 1;
-        }
-        for at in 0..n_ops {
-            first[at + 1] += first[at];
-        }
+        let (first, earlier) = grouped(plan.ops().len(), self.pairs.iter().copied());
+        let forks = plan.of_kind(|kind| kind == Kind::Fork);
         Found {
             first,
-            earlier: self.pairs.iter().map(|(_, earlier)| *earlier).collect(),
+            earlier,
+            fork_of: forks.map(|(at, op)| (op.arg as u32, at)).collect(),
             opened: self.opened,
             closers: self.closers,
             locks: self.locks.into_values().collect(),
@@ -225,6 +223,8 @@ pub struct Found {
     first: Vec<u32>,
     earlier: Vec<u32>,
     opened: Vec<u32>,
+    /// The operation that forked each thread.
+    pub fork_of: HashMap<u32, u32>,
     /// Operations that close descriptors, each with those that made them.
     pub closers: Vec<(u32, Vec<u32>)>,
     /// For each lock and owner the operations that took it or, if true, gave it up.

@@ -15,6 +15,7 @@ use std::collections::BinaryHeap;
 use crate::model::expect::listings::{Listings, Watch};
 use crate::model::order::arrivals::Arrivals;
 use crate::model::order::contest;
+use crate::model::order::depends::Found;
 use crate::model::order::edges::Edges;
 use crate::model::order::grants::Flight;
 use crate::model::order::inode_reuse;
@@ -89,9 +90,11 @@ impl<'a> Linear<'a> {
         Self::ordered(plan, Edges::explained(plan, why))
     }
 
-    /// As `walk`, and keeps what each operation depends on.
-    pub fn with_depends(plan: &'a Plan) -> Self {
-        Self::ordered(plan, Edges::with_depends(plan))
+    /// Returns the order of the whole plan, and what each operation depends on.
+    pub fn with_depends(plan: &'a Plan) -> (Vec<u32>, Found) {
+        let linear = Self::ordered(plan, Edges::with_depends(plan));
+        let depends = linear.edges.depends.unwrap_or_default();
+        (linear.order, depends.done(plan))
     }
 
     fn ordered(plan: &'a Plan, edges: Edges<'a>) -> Self {

@@ -267,25 +267,20 @@ impl Search<'_> {
     }
 
     fn learn_kind(&mut self, at: u16, directory: bool) -> bool {
-        let Cell::There(thing) = self.cells[usize::from(at)] else {
-            return false;
-        };
-        if thing.directory.is_none() {
-            let directory = Some(directory);
-            self.set(at, Cell::There(Thing { directory, ..thing }));
-        }
-        thing.directory.is_none_or(|known| known == directory)
+        self.learn(at, directory, |thing| &mut thing.directory)
     }
 
-    fn learn_others(&mut self, at: u16, others: bool) -> bool {
-        let Cell::There(thing) = self.cells[usize::from(at)] else {
+    /// Learns a fact about the object at a name; returns whether that fits what is known.
+    fn learn(&mut self, at: u16, new: bool, of: fn(&mut Thing) -> &mut Option<bool>) -> bool {
+        let Cell::There(mut thing) = self.cells[usize::from(at)] else {
             return false;
         };
-        if thing.others.is_none() {
-            let others = Some(others);
-            self.set(at, Cell::There(Thing { others, ..thing }));
+        if let Some(known) = *of(&mut thing) {
+            return known == new;
         }
-        thing.others.is_none_or(|known| known == others)
+        *of(&mut thing) = Some(new);
+        self.set(at, Cell::There(thing));
+        true
     }
 
     /// Returns whether a directory may hold names besides some (`others`), or no names besides.
@@ -295,8 +290,8 @@ impl Search<'_> {
         let any = children.any(|child| there(child) && !besides.contains(child));
         self.learn_kind(at, true)
             && match others {
-                true => any || self.learn_others(at, true),
-                false => !any && self.learn_others(at, false),
+                true => any || self.learn(at, true, |thing| &mut thing.others),
+                false => !any && self.learn(at, false, |thing| &mut thing.others),
             }
     }
 

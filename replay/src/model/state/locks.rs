@@ -70,7 +70,7 @@ pub struct Hold {
     pub key: LockKey,
     owner: Owner,
     /// The first byte, and the one after the last.
-    bytes: (i64, i64),
+    pub bytes: (i64, i64),
     pub exclusive: bool,
 }
 
@@ -99,6 +99,11 @@ impl Hold {
 
     pub fn is_flock(&self) -> bool {
         self.key.flock
+    }
+
+    /// Returns whether a descriptor leads to the locked file.
+    pub fn is_of(&self, open: Descriptor, world: &World) -> bool {
+        self.key.file.is_of(open, world)
     }
 
     /// Returns the parts of the lock outside `bytes`.
@@ -213,11 +218,7 @@ impl Locks {
                 let mut given = self.all_of(Owner::Process(process));
                 let named = file(op, world).filter(|_| kind == Kind::Close);
                 given.retain(|hold| {
-                    let is_of = |fd: &i32| {
-                        hold.key
-                            .file
-                            .is_of(world.descriptors.get(process, *fd), world)
-                    };
+                    let is_of = |fd: &i32| hold.is_of(world.descriptors.get(process, *fd), world);
                     Some(hold.key.file) == named || fds.iter().any(is_of)
                 });
                 let closed = self.of_files(process, &fds, world, &mut given);
@@ -240,7 +241,8 @@ impl Locks {
         closed
     }
 
-    fn all_of(&self, owner: Owner) -> Vec<Hold> {
+    /// Returns the locks of an owner.
+    pub fn all_of(&self, owner: Owner) -> Vec<Hold> {
         let keys = self.of_owner.get(&owner).into_iter().flatten();
         let held = keys.flat_map(|key| self.held(*key));
         held.filter(|hold| hold.owner == owner).copied().collect()

@@ -17,7 +17,6 @@ pub mod objects;
 pub mod passed_on;
 pub mod population;
 pub mod processes;
-pub mod ranges;
 pub mod recorded_tree;
 pub mod required_names;
 pub mod sizes;
