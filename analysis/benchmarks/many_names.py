@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,9 +159,11 @@ def step(name: str, *words: object) -> list[Row]:
         stop = threading.Event()
         watcher = threading.Thread(target=_watch, args=(process.pid, used, stop))
         watcher.start()
-        status = process.wait()
-        stop.set()
-        watcher.join()
+        try:
+            status = process.wait()
+        finally:
+            stop.set()
+            watcher.join()
         said.seek(0)
         if status not in (0, 3):
             sys.exit(f"{name} ended with {status}: {said.read()}")
@@ -205,11 +208,9 @@ def _family(pid: int) -> list[int]:
     while pending:
         at = pending.pop()
         found.append(at)
-        for children in Path(f"/proc/{at}/task").glob("*/children"):
-            try:
-                pending += map(int, children.read_text().split())
-            except OSError:
-                continue
+        with suppress(OSError):  # it ends meanwhile
+            for task in Path(f"/proc/{at}/task").iterdir():
+                pending += map(int, (task / "children").read_text().split())
     return found
 
 
