@@ -148,3 +148,16 @@ def test_a_column_of_programs_is_null_where_masked() -> None:
     names = np.array([b"imap", b"alice", b"imap", b"lmtp"], "S16")
     found = comms().column(names, np.array([False, False, False, True]))
     assert found.to_pylist() == ["imap", comms().text(b"alice"), "imap", None]
+
+
+def test_a_column_of_millions_is_one():
+    names = np.full(5_000_000, b"imap", "S16")
+    names[0], names[-1] = b"", b"a name of 16 byt"
+    column = comms().column(names, names == b"")
+    assert len(column) == len(names)
+    assert [column[row].as_py() for row in (0, 1, len(names) - 1)] == [
+        None,
+        "imap",
+        "a name of 16 byt",
+    ]
+    assert len(comms().column(names[:0])) == 0

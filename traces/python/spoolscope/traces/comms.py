@@ -54,8 +54,11 @@ class Comms:
         self, comms: npt.NDArray[np.bytes_], mask: npt.NDArray[np.bool_] | None = None
     ) -> pa.DictionaryArray:
         """Return fixed-size names as a column of texts, null where masked."""
-        names = pa.array(comms, pa.binary()).dictionary_encode()
-        texts = [self.text(comm) for comm in names.dictionary.to_pylist()]
+        # As binary texts of any length, some millions would become several chunks.
+        fixed = pa.binary(comms.dtype.itemsize)
+        data = pa.py_buffer(np.ascontiguousarray(comms))
+        names = pa.Array.from_buffers(fixed, len(comms), [None, data]).dictionary_encode()
+        texts = [self.text(comm.rstrip(b"\0")) for comm in names.dictionary.to_pylist()]
         return symbols(names.indices.to_numpy(), texts, mask)
 
     def _shown(self, name: bytes, hides: Callable[[bytes], bool]) -> str:
