@@ -44,9 +44,9 @@ impl World<'_> {
 
     /// Returns whether both names of a rename are of one object: it leaves both.
     fn is_one_object(&self, op: &PlanOp) -> bool {
-        let there = |slot| matches!(slot, Slot::Present(_));
         let from = self.slot(op.path);
-        op.path == op.path2 || there(from) && self.slot(op.path2) == from
+        let is_there = matches!(from, Slot::Present(_));
+        op.path == op.path2 || is_there && self.slot(op.path2) == from
     }
 
     /// Makes a device without a number where something was moved away (RENAME_WHITEOUT).
