@@ -209,7 +209,8 @@ def direct(name, size):
 for name in ("big", "small"):
     with open(name, "wb") as file:
         file.write(os.urandom(32 << 20))
-os.sync()
+        file.flush()
+        os.fsync(file.fileno())
 def hog():
     fd, buffer = direct("big", 8 << 20)
     for _ in until(1):

@@ -33,7 +33,7 @@ def slow(tmp_path, fstype):
     format_image(image, fstype, SIZE if fstype != "xfs" else 320 << 20)
     with SlowDisk(image, tmp_path) as disk, mounted(disk.path, tmp_path / "mnt", fstype) as mount:
         (mount / "box").write_bytes(bytes(4096))
-        os.sync()
+        subprocess.run(["sync", "-f", mount], check=True)
         yield disk, mount, image
 
 

@@ -44,7 +44,7 @@ def trace(script, tmp_path) -> Path:
 
 def filefrag(mount: Path) -> dict[str, int]:
     """Return the number of extents of every file of the spool."""
-    os.sync()
+    subprocess.run(["sync", "-f", mount], check=True)
     names = [path for path in mount.rglob("*") if path.is_file() and not is_of_age(path, mount)]
     env = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     text = subprocess.check_output(["filefrag", *names], text=True, env=env)

@@ -1,6 +1,7 @@
 """Jobs wait for their busy process, or are handed on: with a disk whose flushes take 100 ms."""
 
 import os
+import subprocess
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,7 +31,7 @@ def test_a_pool_has_no_work_wait_for_its_own_process(script, slow_spool, tmp_pat
     for workers in ("own", "pool"):
         place = mount / workers
         place.mkdir()
-        os.sync()
+        subprocess.run(["sync", "-f", mount], check=True)
         disk.delay("flush", FLUSH_MS * MS)
         known, out = len(disk.delayed()), tmp_path / workers
         (row,) = replay(trace, [f"dir:{place}"], out, workers=workers)

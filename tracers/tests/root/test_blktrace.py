@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import os
 import re
 import subprocess
 import sys
@@ -56,9 +55,9 @@ for i in range(100):
     os.preadv(fd, [buffer], 65536 * (i * 37 % 384))
 os.close(fd)
 os.unlink(spool + "/large")
-os.sync()
+subprocess.run(["sync", "-f", spool], check=True)
 subprocess.run(["fstrim", spool])
-os.sync()
+subprocess.run(["sync", "-f", spool], check=True)
 """
 )
 
@@ -287,7 +286,7 @@ def trace_shortly(mount: Path, output: Path) -> None:
     output.mkdir()
     with tracing_by_ftrace([disk_of(mount)], output / "events"):
         (mount / "f").write_bytes(b"x")
-        os.sync()
+        subprocess.run(["sync", "-f", mount], check=True)
 
 
 def test_a_use_of_ftrace_by_others_is_refused_and_left_alone(spool, tmp_path):
@@ -330,7 +329,7 @@ def test_sigterm_ends_a_recording_in_order(spool, tmp_path, when_ready):
 
         def act() -> None:
             (mount / "f").write_bytes(b"x")
-            os.sync()
+            subprocess.run(["sync", "-f", mount], check=True)
             process.terminate()
 
         when_ready(output, act)
@@ -345,7 +344,7 @@ def test_ftraces_own_text_is_imported_with_all_requests_that_the_disk_counted(sp
     mount = spool("ext4")
     (disk,) = disks_of([mount])
     text, enable = tmp_path / "text", Path(f"/sys/block/{disk}/trace/enable")
-    os.sync()
+    subprocess.run(["sync", "-f", mount], check=True)
     with ftrace._mounted():
         (TRACEFS / "trace").write_text("")
         (TRACEFS / "current_tracer").write_text("blk")

@@ -1,6 +1,7 @@
 """Requests held back by a limit of a control group, compared with its counts and a clock."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from statistics import median
@@ -60,7 +61,7 @@ def test_requests_over_a_limit_are_known_with_their_control_group(
     mount = spool("ext4")
     for name in ("free", "limited"):
         (mount / name).write_bytes(bytes(4096 * WRITES))
-    os.sync()
+    subprocess.run(["sync", "-f", mount], check=True)
     cgroup = io_limit(mount, "write_iops", A_SECOND)
     command = [sys.executable, "-S", "-c", WRITERS, str(mount), str(cgroup), str(WRITES)]
     trace = recorded(mount, tmp_path, command)

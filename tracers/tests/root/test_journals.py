@@ -202,12 +202,13 @@ def test_ordered_extents_of_btrfs_are_the_files_written(spool, tmp_path):
     assert late == 0
 
 
-# A change that the timer commits after a second, then one that syncfs commits.
-TWO_COMMITS = """
+# Changes that the timer commits after a second, then one that syncfs commits.
+COMMITS = """
 import ctypes, os, sys, time
 mount = sys.argv[1]
-open(f"{mount}/a", "w").close()
-time.sleep(2.5)
+for name in "ac":
+    open(f"{mount}/{name}", "w").close()
+    time.sleep(2.5)
 open(f"{mount}/b", "w").close()
 ctypes.CDLL(None).syncfs(os.open(mount, os.O_RDONLY))
 """
@@ -233,7 +234,7 @@ def test_commits_of_btrfs_are_the_generations_of_its_superblock(spool, tmp_path)
     subprocess.run(["mount", "-o", "remount,commit=1", mount], check=True)
     subprocess.run(["sync", "-f", mount], check=True)
     before = generation(mount)
-    command = [sys.executable, "-S", "-c", TWO_COMMITS, str(mount)]
+    command = [sys.executable, "-S", "-c", COMMITS, str(mount)]
     request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
     trace = Trace.open(record(request).trace)
     commits = ask(
@@ -243,7 +244,10 @@ def test_commits_of_btrfs_are_the_generations_of_its_superblock(spool, tmp_path)
            WHERE kind = 'btrfs_commit' ORDER BY c.ts_ns""",
     )
     assert len(commits) == generation(mount) - before
-    assert [row[0] for row in commits][-2:] == ["timer", "call"]
+    *before_last, last = [row[0] for row in commits]
+    # A sync of the whole machine, by another program, may be ahead of the timer once.
+    assert "timer" in before_last
+    assert last == "call"
     for _, length, phases, into, called in commits:
         assert length == phases > 0
         if called is not None:

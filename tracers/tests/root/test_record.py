@@ -142,7 +142,7 @@ def test_commits_agree_with_the_journal(spool, tmp_path):
 def test_block_requests_agree_with_the_disks_counters(spool, tmp_path):
     mount = spool("ext4")
     stat = Path(f"/sys/block/{_device(mount)}/stat")
-    subprocess.run(["sync"], check=True)
+    subprocess.run(["sync", "-f", mount], check=True)
     before = _sectors_written(stat)
     trace = run(mount, tmp_path, DELIVER)
     written = _sectors_written(stat) - before
