@@ -1,6 +1,8 @@
 """Functions that make a recording of a program, and query it."""
 
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,27 @@ def recorded(mount: Path, tmp_path: Path, command: list[str], **options: Any) ->
     )
     summary = record(request)
     assert summary.command_status == 0
+    return Trace.open(summary.trace)
+
+
+def recorded_during(
+    work: Callable[[], object], mount: Path, tmp_path: Path, **options: Any
+) -> Trace:
+    """Return the trace, with real names, of all that happens while a function works.
+
+    It is called when the recording has begun; the recording ends when it has returned.
+    """
+    request = Request(spools=[mount], output=tmp_path / "t", keep_names=True, **options)
+    running: list[Future[object]] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def over() -> bool:
+            if not running:
+                running.append(pool.submit(work))
+            return running[0].done()
+
+        summary = record(request, over=over)
+    running[0].result()
     return Trace.open(summary.trace)
 
 

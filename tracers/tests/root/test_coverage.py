@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from recordings import ask, recorded
+from recordings import ask, recorded, recorded_during
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.native import find_binary
@@ -97,7 +97,7 @@ def test_a_pid_that_does_not_exist(spool, tmp_path):
     assert "no process 4194300" in done.stderr
 
 
-def test_a_chdir_before_the_first_call(spool, tmp_path, when_ready):
+def test_a_chdir_before_the_first_call(spool, tmp_path):
     """The cwd at attach is on the spool; it changes to above the mount before any other call."""
     mount = spool("ext4")
     (mount / "u").mkdir()
@@ -113,12 +113,10 @@ def test_a_chdir_before_the_first_call(spool, tmp_path, when_ready):
         text=True,
     )
     process.stdout.readline()
-    output = tmp_path / "t"
-    when_ready(output, lambda: process.communicate("go\n"))
-    summary = record(Request(spools=[mount], output=output, duration_s=2, keep_names=True))
+    trace = recorded_during(lambda: process.communicate("go\n"), mount, tmp_path)
     assert process.wait() == 0
     named = ask(
-        Trace.open(summary.trace),
+        trace,
         "SELECT path FROM syscalls JOIN paths USING (path_id)"
         " WHERE syscall = 'openat' ORDER BY ts_ns",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from recordings import ask
+from recordings import ask, recorded_during
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
@@ -45,7 +45,7 @@ def created(trace: Trace) -> dict[str, int]:
     return {path: n for path, n in rows if "made" in path}
 
 
-def test_many_names_of_one_spool(spool, bind, tmp_path, when_ready):
+def test_many_names_of_one_spool(spool, bind, tmp_path):
     """Each path to the spool is tested by a file that is made by that path only."""
     mount = spool("ext4")
     (mount / "home/alice").mkdir(parents=True)
@@ -72,9 +72,7 @@ def test_many_names_of_one_spool(spool, bind, tmp_path, when_ready):
     def work() -> None:
         subprocess.run(["sh", "-c", f"{shell}; {others}"], check=True)
 
-    when_ready(tmp_path / "t", work)
-    request = Request(spools=[mount], output=tmp_path / "t", duration_s=3, keep_names=True)
-    trace = Trace.open(record(request).trace)
+    trace = recorded_during(work, mount, tmp_path)
     assert created(trace) == made
     assert trace.meta["paths_unresolved"] == 0
 

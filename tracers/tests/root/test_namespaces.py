@@ -11,11 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recordings import ask
+from recordings import ask, recorded_during
 
 from spoolscope.replay.one_run import is_true
 from spoolscope.replay.run import replay
-from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
@@ -126,15 +125,6 @@ def recorded_calls(trace: Trace) -> list[tuple[str, ...]]:
     return [(calls.get(name, name), *filter(None, paths)) for name, *paths in rows]
 
 
-def during(
-    mount: Path, tmp_path: Path, when_ready: Callable[..., None], work: Callable[[], object]
-) -> Trace:
-    """Return the trace of the work of a function."""
-    when_ready(tmp_path / "t", work)
-    request = Request(spools=[mount], output=tmp_path / "t", duration_s=2, keep_names=True)
-    return Trace.open(record(request).trace)
-
-
 @pytest.mark.parametrize(
     ("before", "top", "chroot"),
     [(SAME, None, False), (ELSEWHERE, "/mnt", False), (CHROOT, "/mnt", True),
@@ -142,9 +132,7 @@ def during(
     ids=["same names", "elsewhere", "chroot", "container"],
 )  # fmt: skip
 @pytest.mark.parametrize("begun", ["before", "during"])
-def test_absolute_names_are_those_of_the_spool(
-    begun, before, top, chroot, spool, tmp_path, when_ready
-):
+def test_absolute_names_are_those_of_the_spool(begun, before, top, chroot, spool, tmp_path):
     mount, said = spool("ext4"), []
     make_held(mount)
     # The recorder examines a new process only after its first calls, which it thus misses.
@@ -162,7 +150,7 @@ def test_absolute_names_are_those_of_the_spool(
     def work() -> None:
         said.extend(told(early) if early else told_unseen(tmp_path, begin))
 
-    trace = during(mount, tmp_path, when_ready, work)
+    trace = recorded_during(work, mount, tmp_path)
     assert len(said) == 41
     assert recorded_calls(trace) == said
     held = ask(
@@ -194,18 +182,18 @@ def test_absolute_names_are_those_of_the_spool(
 HIDDEN = "mount -t tmpfs none {parent}; mkdir -p {spool}/cur; touch {spool}/cur/held"
 
 
-def test_a_spool_that_a_mount_hides_is_none(spool, tmp_path, when_ready):
+def test_a_spool_that_a_mount_hides_is_none(spool, tmp_path):
     """A mount hides the spool, as bwrap and firejail hide /home: names lead elsewhere."""
     mount = spool("ext4")
     before = HIDDEN.format(parent=mount.parent, spool=mount)
     early = program(mount, tmp_path, before, str(mount), chroot=False, pause=0.0)
     assert early.stdout.readline() == "ready\n"
-    trace = during(mount, tmp_path, when_ready, lambda: told(early))
+    trace = recorded_during(lambda: told(early), mount, tmp_path)
     assert trace.meta["counts"]["syscalls"] == 0
     assert trace.meta["calls_unjudged"] == 0
 
 
-def test_mounts_made_later_are_seen(spool, tmp_path, when_ready):
+def test_mounts_made_later_are_seen(spool, tmp_path):
     """A namespace gets the spool only after the recorder has examined it."""
     mount = spool("ext4")
     steps = ["read line", "stat /mnt/early", "sleep 0.2", f"mount --bind {mount} /mnt",
@@ -215,7 +203,7 @@ def test_mounts_made_later_are_seen(spool, tmp_path, when_ready):
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    trace = during(mount, tmp_path, when_ready, lambda: process.communicate(b"go\n"))
+    trace = recorded_during(lambda: process.communicate(b"go\n"), mount, tmp_path)
     found = ask(trace, "SELECT path FROM syscalls JOIN paths USING (path_id) WHERE errno = 2")
     assert ("late",) in found
     assert ("early",) not in found

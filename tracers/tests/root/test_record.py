@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from clocks import alike, compares_times
-from recordings import ask, in_processes, recorded
+from recordings import ask, in_processes, recorded, recorded_during
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
@@ -224,7 +224,7 @@ def _record_with_ring(mount: Path, tmp_path: Path, mib: int, command: list[str])
     return recover(capture, tmp_path / "trace", None).trace
 
 
-def test_start_state_agrees_with_proc(spool, tmp_path, when_ready):
+def test_start_state_agrees_with_proc(spool, tmp_path):
     """The files, offset, cwd and umask of a process from before the recording are known."""
     mount = spool("ext4")
     (mount / "old").write_bytes(b"x" * 1000)
@@ -242,11 +242,7 @@ def test_start_state_agrees_with_proc(spool, tmp_path, when_ready):
     ) as process:
         fd = int(process.stdout.readline())
         flags = Path(f"/proc/{process.pid}/fdinfo/{fd}").read_text().split()
-        output = tmp_path / "trace"
-        when_ready(output, lambda: process.stdin.write("go\n") and process.stdin.flush())
-        summary = record(Request(spools=[mount], output=output, duration_s=2, keep_names=True))
-        process.stdin.close()
-    trace = Trace.open(summary.trace)
+        trace = recorded_during(lambda: process.communicate("go\n"), mount, tmp_path)
     opened = ask(
         trace,
         f'SELECT path, flags, "offset" FROM open_files JOIN paths USING (path_id)'
@@ -349,7 +345,7 @@ for i in range({n}):
 
 
 @pytest.mark.parametrize("by", ["pid", "comm", "cgroup"])
-def test_filters_keep_others_out(by, spool, tmp_path, require, when_ready):
+def test_filters_keep_others_out(by, spool, tmp_path, require):
     """Two programs do the same on the spool; only the chosen one is recorded."""
     mount = spool("ext4")
     n = 101
@@ -378,15 +374,13 @@ def test_filters_keep_others_out(by, spool, tmp_path, require, when_ready):
         "comm": {"comms": ["wanted-program"]},
         "cgroup": {"cgroups": [str(cgroup)]},
     }[by]
-    when_ready(tmp_path / "t", lambda: [p.communicate("\n") for p in programs])
     try:
-        summary = record(
-            Request(spools=[mount], output=tmp_path / "t", duration_s=2, keep_names=True, **chosen)
+        trace = recorded_during(
+            lambda: [p.communicate("\n") for p in programs], mount, tmp_path, **chosen
         )
     finally:
         if by == "cgroup":
             cgroup.rmdir()
-    trace = Trace.open(summary.trace)
     assert [p.returncode for p in programs] == [0, 0]
     assert (mount / "other").exists()
     assert ask(

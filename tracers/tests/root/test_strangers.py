@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recordings import ask
+from recordings import ask, recorded_during
 
 from spoolscope.replay.run import replay
-from spoolscope.tracers.session import Request, record
 from spoolscope.traces.trace import Trace
 
 pytestmark = [pytest.mark.root, pytest.mark.steady]
@@ -49,15 +47,6 @@ print(number + 1)
 """
 
 
-def during(
-    mount: Path, tmp_path: Path, when_ready: Callable[..., None], work: Callable[[], object]
-) -> Trace:
-    """Return the trace of the work of a function."""
-    when_ready(tmp_path / "t", work)
-    request = Request(spools=[mount], output=tmp_path / "t", duration_s=4, keep_names=True)
-    return Trace.open(record(request).trace)
-
-
 def begun(program: str, *words: object) -> "subprocess.Popen[str]":
     """Begin a program that waits for a line."""
     command = [sys.executable, "-S", "-c", f"input()\n{program}", *map(str, words)]
@@ -66,11 +55,11 @@ def begun(program: str, *words: object) -> "subprocess.Popen[str]":
     )
 
 
-def test_an_idle_spool_beside_strangers_has_no_records(spool, tmp_path, when_ready):
+def test_an_idle_spool_beside_strangers_has_no_records(spool, tmp_path):
     mount, root, said = spool("ext4"), tmp_path / "root", []
     root.mkdir()
     process = begun(STRANGERS, root, CONTAINER)
-    trace = during(mount, tmp_path, when_ready, lambda: said.extend(process.communicate("go\n")))
+    trace = recorded_during(lambda: said.extend(process.communicate("go\n")), mount, tmp_path)
     assert (said[0], process.returncode) == (f"{ROUNDS}\n", 0)
     assert ask(trace, "SELECT syscall, pid, comm FROM syscalls") == []
     assert ask(trace, "SELECT comm FROM threads WHERE kind = 'task'") == []
@@ -104,14 +93,14 @@ os.chdir("/")
 """
 
 
-def test_a_process_is_recorded_from_its_first_call_on_the_spool(spool, tmp_path, when_ready):
+def test_a_process_is_recorded_from_its_first_call_on_the_spool(spool, tmp_path):
     mount = spool("ext4")
     (mount / "box").mkdir()
     (mount / "box").chmod(0o777)
-    for above in mount.parents[:3]:
+    for above in mount.parents[:4]:
         above.chmod(above.stat().st_mode | 0o011)
     process = begun(LATE, mount)
-    trace = during(mount, tmp_path, when_ready, lambda: process.communicate("go\n"))
+    trace = recorded_during(lambda: process.communicate("go\n"), mount, tmp_path)
     assert process.returncode == 0
     named = ask(
         trace,
@@ -166,10 +155,10 @@ for closes in (False, True):
 """
 
 
-def test_what_children_inherit_is_known_without_calls_of_theirs(spool, tmp_path, when_ready):
+def test_what_children_inherit_is_known_without_calls_of_theirs(spool, tmp_path):
     mount, said = spool("ext4"), []
     process = begun(HEIRS, mount)
-    trace = during(mount, tmp_path, when_ready, lambda: said.extend(process.communicate("go\n")))
+    trace = recorded_during(lambda: said.extend(process.communicate("go\n")), mount, tmp_path)
     assert process.returncode == 0
     tries = [int(line) for line in said[0].split()]
     assert min(tries) > 0

@@ -11,7 +11,7 @@ import comparison
 import expected
 import pytest
 import strace_log
-from recordings import ask
+from recordings import ask, recorded_during
 
 from spoolscope.replay.one_run import is_true
 from spoolscope.replay.run import replay
@@ -81,7 +81,7 @@ def test_every_call_is_recorded_and_none_of_the_neighbours(part, allcalls, requi
     assert not [path for path in paths(trace, "outside") if path.startswith(f"{neighbour}/")]
 
 
-def test_an_idle_spool_beside_a_busy_directory_has_no_calls(part, tmp_path, when_ready):
+def test_an_idle_spool_beside_a_busy_directory_has_no_calls(part, tmp_path):
     busy = part.parent / "lib/work"
     (busy / "held").touch()
     script = (
@@ -93,8 +93,7 @@ def test_an_idle_spool_beside_a_busy_directory_has_no_calls(part, tmp_path, when
         done = subprocess.run(["sh", "-ec", script], cwd=busy, check=True, capture_output=True)
         assert b"work" in done.stdout
 
-    when_ready(tmp_path / "t", work)
-    trace = recorded(part, tmp_path / "t", duration_s=1)
+    trace = recorded_during(work, part, tmp_path)
     assert trace.meta["counts"]["syscalls"] == trace.meta["counts"]["open_files"] == 0
     assert paths(trace) <= {"", "work"}
 
@@ -143,7 +142,7 @@ def test_what_crosses_the_edge_is_counted_and_replayed(part, tmp_path):
     assert row["skipped"] == 0
 
 
-def test_open_files_and_relative_names_of_before_are_found(part, tmp_path, when_ready):
+def test_open_files_and_relative_names_of_before_are_found(part, tmp_path):
     (part / "work/held").write_text("0123456789")
     code = (
         "import os; held = os.open('held', os.O_RDWR); other = os.open('../../lib/x', 66)\n"
@@ -156,8 +155,7 @@ def test_open_files_and_relative_names_of_before_are_found(part, tmp_path, when_
         cwd=part / "work", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert early.stdout.readline() == "ready\n"
-    when_ready(tmp_path / "t", lambda: early.communicate("go\n"))
-    trace = recorded(part, tmp_path / "t", duration_s=1)
+    trace = recorded_during(lambda: early.communicate("go\n"), part, tmp_path)
     rows = ask(
         trace,
         "SELECT syscall, path FROM syscalls JOIN paths USING (path_id)"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from recordings import recorded_during
 
 from spoolscope.tracers.session import Request, record
 from spoolscope.traces.errors import SpoolscopeError
@@ -57,12 +58,12 @@ def start() -> Iterator[Start]:
 
 
 def recording(
-    mount: Path, output: Path, writers: list["subprocess.Popen[str]"], when_ready, **targets
+    mount: Path, tmp_path: Path, writers: list["subprocess.Popen[str]"], **targets
 ) -> Trace:
     """Record while the writers, which existed before, write their files."""
-    when_ready(output, lambda: [writer.communicate("go\n") for writer in writers])
-    request = Request(spools=[mount], output=output, duration_s=1, keep_names=True, **targets)
-    trace = Trace.open(record(request).trace)
+    trace = recorded_during(
+        lambda: [writer.communicate("go\n") for writer in writers], mount, tmp_path, **targets
+    )
     assert all((mount / f"{i}.child").exists() for i in range(len(writers)))
     return trace
 
@@ -79,13 +80,13 @@ def threads(trace: Trace) -> dict[int, list[str]]:
     return {pid: row for pid, *row in trace.connect().execute(query).fetchall()}
 
 
-def test_programs_of_one_name_are_told_apart(spool, tmp_path, start, when_ready):
+def test_programs_of_one_name_are_told_apart(spool, tmp_path, start):
     mount = spool("ext4")
     ours, theirs = tmp_path / "dovecot" / "lmtp", tmp_path / "postfix" / "lmtp"
     writers = [start(ours, mount / "0"), start(theirs, mount / "1")]
     truth = {str(Path(f"/proc/{w.pid}/exe").readlink()) for w in writers}
     assert truth == {str(ours), str(theirs)}
-    trace = recording(mount, tmp_path / "t", writers, when_ready, exes=[ours])
+    trace = recording(mount, tmp_path, writers, exes=[ours])
     assert written(trace) == {"0", "0.child"}
     found = threads(trace)
     assert found.keys() >= {writers[0].pid}
@@ -93,7 +94,7 @@ def test_programs_of_one_name_are_told_apart(spool, tmp_path, start, when_ready)
     assert {comm for comm, _, _ in found.values()} == {"lmtp"}
 
 
-def test_whoever_is_any_of_the_targets_is_recorded(spool, tmp_path, start, when_ready, unit):
+def test_whoever_is_any_of_the_targets_is_recorded(spool, tmp_path, start, unit):
     mount = spool("ext4")
     program = tmp_path / "bin" / "writer"
     writers = [
@@ -105,9 +106,8 @@ def test_whoever_is_any_of_the_targets_is_recorded(spool, tmp_path, start, when_
     ]
     trace = recording(
         mount,
-        tmp_path / "t",
+        tmp_path,
         writers,
-        when_ready,
         units=[unit.name],
         exes=[tmp_path / "other" / "lmtp"],
         pids=[writers[2].pid],
@@ -119,17 +119,17 @@ def test_whoever_is_any_of_the_targets_is_recorded(spool, tmp_path, start, when_
     assert threads(trace)[writers[2].pid][2] != group
 
 
-def test_a_cgroup_names_those_who_enter_it_later(spool, tmp_path, unit, when_ready):
+def test_a_cgroup_names_those_who_enter_it_later(spool, tmp_path, unit):
     mount = spool("ext4")
     late = (
         f"echo $$ > {unit}/cgroup.procs; exec dd if=/dev/zero of={mount}/late count=1 status=none"
     )
-    output = tmp_path / "t"
-    when_ready(output, lambda: subprocess.run(["sh", "-c", late], check=True))
-    request = Request(
-        spools=[mount], output=output, duration_s=1, keep_names=True, cgroups=[str(unit)]
+    trace = recorded_during(
+        lambda: subprocess.run(["sh", "-c", late], check=True),
+        mount,
+        tmp_path,
+        cgroups=[str(unit)],
     )
-    trace = Trace.open(record(request).trace)
     assert written(trace) == {"late"}
     programs = {exe.rpartition("/")[2] for _, exe, _ in threads(trace).values() if exe}
     assert "dd" in programs
