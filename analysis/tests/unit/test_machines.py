@@ -1,16 +1,20 @@
 """Machines, without booting one."""
 
 import io
+import os
 import re
 import socket
+import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from spoolscope.cli import inside_machine
 from spoolscope.cli import replay as cli_replay
 from spoolscope.cli.machines import of_kernels, reference_of, refuse_unbooted
 from spoolscope.cli.vm import command
@@ -20,6 +24,7 @@ from spoolscope.lab.vm.results import JOB_BYTES, Ended, job
 from spoolscope.lab.vm.watch import SilentError, Watch
 from spoolscope.replay.candidates import parse
 from spoolscope.replay.job import blocks, slots
+from spoolscope.tracers.path_ids import PathIds
 from spoolscope.traces.errors import SpoolscopeError
 
 
@@ -224,3 +229,12 @@ def test_silence_is_not_waited_for_without_end(ends) -> None:
 def test_numpy_is_kept_from_what_the_emulator_does_wrongly(tmp_path: Path) -> None:
     kernel = kernels.Kernel("6.1", "6.1.0-1-amd64", tmp_path)
     assert Machine(kernel, 2048, icount=True).environment == RIGHT | {"PYTHONHASHSEED": "0"}
+
+
+def test_no_machine_imports_pandas(tmp_path: Path) -> None:
+    """An emulator takes seconds for it. What is asked for here makes an array when imported."""
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas is imported')")
+    words = inside_machine.command(partial(dict, asked=PathIds), resume=False, record=False)
+    path = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, env=path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

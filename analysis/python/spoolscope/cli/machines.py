@@ -1,10 +1,7 @@
-"""Replay in machines that are booted for it: the outer and the inner part."""
+"""Replay in machines that are booted for it: the part outside of them."""
 
-import base64
 import json
-import pickle
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,9 +9,9 @@ from typing import Any
 
 import click
 
-from spoolscope.cli.heard import Heard, Lines, Telling
+from spoolscope.cli import inside_machine
+from spoolscope.cli.heard import Heard, Lines
 from spoolscope.cli.printing import say, unsaid
-from spoolscope.cli.replay_recorder import replay_recorder
 from spoolscope.cli.vm import (
     end_if_interrupted,
     environment,
@@ -26,13 +23,13 @@ from spoolscope.cli.vm import (
 from spoolscope.lab.vm import zfs
 from spoolscope.lab.vm.kernels import SERIES
 from spoolscope.lab.vm.machine import Machine
-from spoolscope.lab.vm.running import SCRATCH, run
+from spoolscope.lab.vm.running import run
 from spoolscope.replay.artifacts import ABOUT
 from spoolscope.replay.candidate import Candidate
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.replay.job import Slot, blocks
 from spoolscope.replay.where import why_not_there
-from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.filesystems import FILESYSTEMS
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.results import REPLAY_FILE
@@ -184,7 +181,6 @@ def _in_machine(
     options: Mapping[str, Any],
     heard: Heard,
 ) -> None:
-    asked = (replay, (out / REPLAY_FILE).exists(), not options["no_record"])
     inside = out.absolute()
     runs, about = [slot.name for slot in block], list(ABOUT)
     with (
@@ -192,10 +188,9 @@ def _in_machine(
         Lines(partial(say, err=True)) as complained,
         run(
             machine,
-            [
-                *(sys.executable, "-m", "spoolscope.cli.machines"),
-                base64.b64encode(pickle.dumps(asked)).decode(),
-            ],
+            inside_machine.command(
+                replay, resume=(out / REPLAY_FILE).exists(), record=not options["no_record"]
+            ),
             back=[inside / name for name in (*runs, *about)],
             work=options["work"],
             # A disk's timing comes from the host, so runs would differ.
@@ -225,26 +220,3 @@ def _rows(out: Path) -> Rows:
     except FileNotFoundError:
         return []
     return found
-
-
-def _inside(asked: str) -> int:
-    """Make the next block of runs, inside the machine."""
-    replay, resume, record = pickle.loads(base64.b64decode(asked))
-    telling = Telling()
-    try:
-        replay(
-            recorder=replay_recorder() if record else None,
-            progress=telling.at,
-            timing=telling,
-            work=SCRATCH,
-            resume=resume,
-            one_block=True,
-        )
-    except SpoolscopeError as error:
-        telling.error(error)
-        return ERROR
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_inside(sys.argv[1]))

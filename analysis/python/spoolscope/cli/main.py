@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib.abc import MetaPathFinder
 from importlib.metadata import version
 from keyword import iskeyword
 from typing import Any, NoReturn
@@ -16,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from spoolscope.cli.manual.pages import examples_first
+from spoolscope.cli.no_pandas import hide_pandas
 from spoolscope.cli.printing import say
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import ERROR, SpoolscopeError
@@ -82,18 +82,6 @@ def _one_blas_thread() -> Iterator[None]:
         del os.environ[BLAS_THREADS]
 
 
-class _NoPandas(MetaPathFinder):
-    """Hides pandas, which pyarrow imports where it is installed, but no verb uses.
-
-    That would take a third of the time of a short 'explain'.
-    """
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        """Refuse pandas, and leave everything else to the other finders."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError("no verb but fleet uses pandas", name=fullname)
-
-
 class VerbGroup(click.Group):
     """A group whose commands are the modules ``spoolscope.cli.<verb>``."""
 
@@ -147,7 +135,7 @@ examples_first(group)
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; the only place that prints errors."""
     if arguments is None and sys.argv[1:2] != ["fleet"]:
-        sys.meta_path.insert(0, _NoPandas())
+        hide_pandas()
     sys.exit(_run(arguments))
 
 
