@@ -7,7 +7,7 @@ import pytest
 
 from spoolscope.analysis.explain import explain
 
-pytestmark = [pytest.mark.root, pytest.mark.steady]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 FILESYSTEMS = ("ext4", "xfs", "btrfs")
 
 # start(name, function) forks; at the end the parent prints the pid of each name.
@@ -186,6 +186,8 @@ finish()
 def test_who_makes_the_journal_work(guilty, fstype):
     # On a fast disk the victim would hardly wait.
     found, edges, told = guilty(fstype, FSYNC_LOOP, flush_ns=2_000_000)
+    # Another program of this machine may sync all filesystems; none of these does.
+    edges = [row for row in edges if row["culprit_syscall"] != "sync"]
     pids, charges = told["pids"], found.commits.charges
     blamed = by_pid(edges, pids["victim"], "commit_trigger")
     shares = {row.pid: row.commit_ns for row in charges.by_process}

@@ -162,7 +162,9 @@ def test_a_script_whose_short_processes_do_not_sync_is_not_named(place, disk, tm
 
         found = explain(recorded(mount, tmp_path / "trace", load))
     print([finding.text for finding in found.insights])
-    assert {"forced_commits", "busy_disk"}.isdisjoint(f.kind for f in found.insights)
+    # The deliverer does sync: on a busy machine dd waits for its commits, too.
+    named = [f.culprit for f in found.insights if f.kind in ("forced_commits", "busy_disk")]
+    assert [culprit for culprit in named if not culprit.startswith("lmtp (")] == []
 
 
 def extents(files):

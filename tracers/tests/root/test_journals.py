@@ -1,5 +1,6 @@
 """Journals and logs: compared with the kernel's own counters and with injected delays."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,30 +92,38 @@ def test_a_journal_on_a_device_of_its_own_is_found(require, tmp_path):
     assert (dev, comm) == (trace.meta["spools"][0]["dev"], f"jbd2/{Path(device).name}")
 
 
-# argv: mount, cgroup; it prints how long the unlink and the slowest fsync took by its own clock.
+# argv: mount, cgroup; it prints when the unlink began and ended, then the length of the slowest
+# fsync, when it began and the thread of the unlink. It has precedence over other programs.
 HOLDER = """
 import os, sys, time
 mount, cgroup = sys.argv[1:]
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 os.stat(f"{mount}/big")
 if not (kid := os.fork()):
     with open(f"{cgroup}/cgroup.procs", "w") as procs:
         procs.write(str(os.getpid()))
     begin = time.monotonic_ns()
     os.unlink(f"{mount}/big")
-    print("unlink", time.monotonic_ns() - begin, flush=True)
+    print(begin, time.monotonic_ns(), flush=True)
     os._exit(0)
 time.sleep(0.1)
-slowest = 0
+slowest = 0, 0
 while not os.waitpid(kid, os.WNOHANG)[0]:
     fd = os.open(f"{mount}/small", os.O_CREAT | os.O_WRONLY)
     os.write(fd, b"x")
     begin = time.monotonic_ns()
     os.fsync(fd)
-    slowest = max(slowest, time.monotonic_ns() - begin)
+    slowest = max(slowest, (time.monotonic_ns() - begin, begin))
     os.close(fd)
     time.sleep(0.02)
-print("fsync", slowest, kid)
+print(*slowest, kid)
 """
+
+
+def give_precedence(comm: str) -> None:
+    """Let a kernel thread run before all other programs."""
+    [pid] = subprocess.check_output(["pgrep", "-x", comm], text=True).split()
+    os.sched_setscheduler(int(pid), os.SCHED_FIFO, os.sched_param(1))
 
 
 @compares_times
@@ -129,14 +138,14 @@ def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path
         (mount / "big").write_bytes(bytes(100 << 20))
         subprocess.run(["umount", mount], check=True)  # drops the bitmaps from memory
         subprocess.run(["mount", "-o", options, image, mount], check=True)
+        give_precedence(f"jbd2/{device_of(mount)[0]}-8")
         cgroup = io_limit(mount, "read_iops", 2)
         command = [sys.executable, "-S", "-c", HOLDER, str(mount), str(cgroup)]
         request = Request(spools=[mount], output=tmp_path / "t", command=command, keep_names=True)
         trace = Trace.open(record(request).trace)
     finally:
         subprocess.run(["umount", mount], check=True)
-    said = dict(line.split(maxsplit=1) for line in capfd.readouterr().out.splitlines())
-    slowest, holder = map(int, said["fsync"].split())
+    began, ended, slowest, asked, holder = map(int, capfd.readouterr().out.split())
     assert slowest > 100e6, "nothing was delayed"
     [(locking, waited, handles, tid, call)] = ask(
         trace,
@@ -151,8 +160,9 @@ def test_the_handle_that_a_commit_waits_for_is_named(io_limit, require, tmp_path
         "SELECT max(dur_ns) FROM journal_events"
         f" WHERE event = 'handle' AND amount = 1 AND tid = {holder}",
     )
-    alike("locking", slowest, locking, rel=0.1)
-    alike("unlink", int(said["unlink"]), length, rel=0.05)
+    # After that the commit writes its log, which takes long on a busy disk.
+    alike("locking", ended - asked, locking, rel=0.1)
+    alike("unlink", ended - began, length, rel=0.05)
 
 
 def test_the_log_of_xfs_is_counted_as_by_its_own_statistics(spool, tmp_path):
