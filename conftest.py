@@ -195,6 +195,12 @@ def pytest_configure(config: pytest.Config) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "none", RUN], check=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with files of slow tests: one that begins late keeps a worker busy after all others."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests marked ``root`` when not root, else mount tracefs for them, as init does."""
     if not item.get_closest_marker("root"):

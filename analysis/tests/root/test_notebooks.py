@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.root, pytest.mark.steady]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks"
 SAID = {
     "02_kjournald": ("The journal is full", "replay"),

@@ -19,7 +19,7 @@ from spoolscope.replay.presets import presets
 from spoolscope.replay.where import why_not_here
 from spoolscope.traces.errors import SpoolscopeError
 
-pytestmark = [pytest.mark.root, pytest.mark.steady]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 
 SAMPLE = Path(__file__).resolve().parents[3] / "traces/samples/courier"
 SPOOLSCOPE = Path(sys.executable).with_name("spoolscope")

@@ -54,6 +54,7 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
 
+@pytest.mark.slow
 def test_every_expression_is_the_same_on_spark(rollups, duckdb, require, tmp_path, monkeypatch):
     """One session for all: it takes most of the time to start."""
     try:

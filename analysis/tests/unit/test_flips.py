@@ -90,6 +90,7 @@ def silent(place: Path, verbs: tuple[tuple[str, ...], ...], n: int) -> tuple[int
     return told, wrong
 
 
+@pytest.mark.slow
 def test_no_changed_bit_of_a_trace_changes_an_answer_in_silence(trace: Path) -> None:
     told, wrong = silent(trace, VERBS, FLIPS)
     assert wrong == []

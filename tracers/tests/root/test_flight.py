@@ -20,7 +20,7 @@ import pytest
 from spoolscope.traces.recording import CAPTURES, Recording
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root, pytest.mark.steady]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 
 CLI = [sys.executable, "-m", "spoolscope.cli.main"]
 PARTS = 8  # number of segments of a window
