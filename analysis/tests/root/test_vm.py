@@ -19,13 +19,21 @@ from spoolscope.lab.vm import zfs
 from spoolscope.lab.vm.running import MachineError, run
 from spoolscope.traces.trace import Trace
 
-pytestmark = [pytest.mark.root, pytest.mark.steady]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.steady]
 
 SAMPLE = Path(__file__).resolve().parents[3] / "traces/samples/postfix-dovecot"
 SPOOLSCOPE = Path(sys.executable).with_name("spoolscope")
 SERVED = Path(__file__).with_name("served.py")
 LAYERED = Path(__file__).with_name("layered.py")
 NOTHING = {"running": [], "loops": "", "mounts": [], "places": []}
+# One process for all files: each import takes an emulator long.
+ALL = """
+import runpy, sys
+from spoolscope.cli.no_pandas import hide_pandas
+hide_pandas()
+for file in sys.argv[1:]:
+    runpy.run_path(file, run_name="__main__")
+"""
 ENDS_WITHIN_S = 30
 # Prints the CPU seconds of many calls by the kernel's own accounting.
 STATS = """
@@ -52,7 +60,7 @@ def crashed(lab_machine, require_layers, tmp_path_factory) -> tuple[list[Any], s
     require_layers()
     said, place = io.BytesIO(), tmp_path_factory.mktemp("crashed")
     crash = "echo the last words >/dev/kmsg; sleep 1; echo c >/proc/sysrq-trigger"
-    words = ["sh", "-c", f'"$1" "$2"; "$1" "$3"; {crash}', "sh", sys.executable, SERVED, LAYERED]
+    words = ["sh", "-c", f'"$@"; {crash}', "sh", sys.executable, "-c", ALL, SERVED, LAYERED]
     with (
         pytest.raises(MachineError) as ended,
         run(lab_machine("6.1"), words, work=place, out=said),

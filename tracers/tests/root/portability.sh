@@ -6,7 +6,6 @@ cd "$1"
 uname -r >release
 spoolscope-record doctor >doctor-unloaded.json
 for fs in ext4 xfs btrfs; do modprobe $fs; done
-spoolscope-record doctor >doctor.json
 
 # counters NAME: the kernel's own; the directory NAME marks the moment in the recording
 cat >work <<'END'
