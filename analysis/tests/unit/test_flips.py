@@ -116,14 +116,15 @@ def test_without_digests_some_would(trace: Path, tmp_path: Path) -> None:
     (copy / "meta.json").write_text(json.dumps(plain))
     right = answer(VERBS[0], copy)
     rng = random.Random(21)
-    silent = 0
-    for _ in range(20):
+
+    def is_silent() -> bool:
         file = copy / rng.choice(("syscalls.parquet", "segments.parquet", "commits.parquet"))
         data = file.read_bytes()
         changed = bytearray(data)
         changed[rng.randrange(len(data) // 2)] ^= 1 << rng.randrange(8)
         file.write_bytes(changed)
         code, said, _ = answer(VERBS[0], copy)
-        silent += code in (0, 3) and said != right[1]
         file.write_bytes(data)
-    assert silent
+        return code in (0, 3) and said != right[1]
+
+    assert any(is_silent() for _ in range(20))
