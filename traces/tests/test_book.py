@@ -77,6 +77,28 @@ def test_of_too_many_the_longest_unused_go(tmp_path: Path, monkeypatch: pytest.M
     assert recall(at)[0].keys() == {b"a", b"c", b"d"}
 
 
+def test_a_full_book_keeps_the_names_of_the_newest_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are of one day, and the newest ones come first in the order of the table."""
+    at = tmp_path / "names"
+    monkeypatch.setattr(book, "MOST", 3)
+    assert remember(at, [(name, b"of a") for name in (b"x", b"y", b"z")], []) is None
+    assert remember(at, [(name, b"of b") for name in (b"a", b"b")], []) is None
+    known = recall(at)[0]
+    assert len(known) == 3
+    assert known[b"a"] == known[b"b"] == b"of b"
+
+
+def test_a_trace_with_more_names_than_the_book_holds_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book, "MOST", 2)
+    said = remember(tmp_path / "names", [(b"%d" % i, b"name") for i in range(3)], [])
+    assert said == "the book of names holds 2, and these are 3"
+    assert len(recall(tmp_path / "names")[0]) == 2
+
+
 def test_a_pseudonym_of_two_names_tells_neither(tmp_path: Path) -> None:
     at = tmp_path / "names"
     remember(at, [(b"k", b"a"), (b"k", b"b"), (b"l", b"c")], [])

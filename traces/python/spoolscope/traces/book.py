@@ -24,11 +24,16 @@ _WHAT = "the book of names"
 _TABLE = """CREATE TABLE IF NOT EXISTS names (
     kind INTEGER, hidden BLOB, original BLOB, day INTEGER, PRIMARY KEY (kind, hidden, original)
 ) WITHOUT ROWID"""
+_NEW = """CREATE TEMP TABLE new (
+    kind INTEGER, hidden BLOB, original BLOB, PRIMARY KEY (kind, hidden, original)
+) WITHOUT ROWID"""
 # Days, not times, so that a name in constant use is written once a day only.
-_ADD = """INSERT INTO names VALUES (?, ?, ?, ?)
+_ADD = """INSERT INTO names SELECT kind, hidden, original, ? FROM new WHERE true
     ON CONFLICT DO UPDATE SET day = excluded.day WHERE day < excluded.day"""
+# All names of a day are equally old, but the trace that is being written needs its own.
 _FORGET = """DELETE FROM names WHERE (kind, hidden, original) IN (
-    SELECT kind, hidden, original FROM names ORDER BY day LIMIT max(0, ?))"""
+    SELECT kind, hidden, original FROM names ORDER BY (kind, hidden, original) IN new, day LIMIT ?)
+"""
 
 Pairs = Iterable[tuple[bytes, bytes]]
 
@@ -46,7 +51,7 @@ def remember(book: Path, paths: Pairs, programs: Pairs) -> str | None:
     """
     day = int(time.time()) // _DAY_S
     rows = (
-        (kind, hidden, name, day)
+        (kind, hidden, name)
         for kind, pairs in ((PATH, paths), (PROGRAM, programs))
         for hidden, name in pairs
         if hidden != name
@@ -56,10 +61,14 @@ def remember(book: Path, paths: Pairs, programs: Pairs) -> str | None:
         with _opened(book) as found, found:
             found.execute("BEGIN IMMEDIATE")
             found.execute(_TABLE)
-            found.executemany(_ADD, rows)
-            ((n,),) = found.execute("SELECT count(*) FROM names")
+            found.execute(_NEW)
+            found.executemany("INSERT OR IGNORE INTO new VALUES (?, ?, ?)", rows)
+            found.execute(_ADD, (day,))
+            ((n, new),) = found.execute("SELECT (SELECT count(*) FROM names), count(*) FROM new")
             if n > MOST:
                 found.execute(_FORGET, (n - MOST,))
+            if new > MOST:
+                return f"{_WHAT} holds {MOST:,}, and these are {new:,}"
     except SpoolscopeError as error:
         # The reason goes into meta.json, which must not name a directory of the operator.
         return error.message.replace(f" {book}", "")
@@ -119,4 +128,5 @@ def _opened(book: Path) -> Iterator[sqlite3.Connection]:
     connected = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
     with closing(connected):
         connected.execute("PRAGMA trusted_schema = OFF")
+        connected.execute("PRAGMA temp_store = MEMORY")  # a file elsewhere would hold real names
         yield connected
