@@ -3,7 +3,7 @@
 import numpy as np
 
 from spoolscope.analysis.programs_now import use_of
-from spoolscope.cli.top_sums import lines
+from spoolscope.cli.top_sums import WIDE, lines
 
 TOLD = {"start_ns": 10**18, "covered_ns": 2 * 10**9, "lost": 3, "recorder_ns": 10**7}
 
@@ -37,9 +37,23 @@ def test_programs_have_their_calls_causes_and_commits():
     assert imap.causes == {"journal_commit": 700, "cpu": 250}
     assert (imap.commits, imap.commit_ns) == (2, 600)
     assert (found.commits, found.commit_ns, found.lost) == (3, 605, 3)
-    head, _, first, second = lines(found, 20)
+    head, _, first, second = lines(found, 20, WIDE)
     assert "8 calls, 3 commits" in head
     assert "LOST 3" in head
     assert "0.5 % of a CPU" in head
     assert "run queue 100 %" in first
     assert "journal commit 74 %, CPU 26 %" in second
+
+
+def test_a_narrow_terminal_has_no_line_beside_it():
+    unit = "/system.slice/system-postfix.slice/postfix@-.service"
+    calls = columns(
+        "comm unit syscall cause failed n sum_ns",
+        ("spoolscope-recor", unit, "fsync", "call", 0, 9_999_999, 10**9),
+        ("spoolscope-recor", unit, "fsync", "txn_lock", 0, 1, 999_000_000),
+        ("spoolscope-recor", unit, "fsync", "cpu", 0, 1, 10**6),
+    )
+    none = columns("comm unit n sum_ns max_ns")
+    found = use_of(calls, none, TOLD | {"lost": 0})
+    for width in (80, WIDE):
+        assert max(map(len, lines(found, 20, width))) <= width

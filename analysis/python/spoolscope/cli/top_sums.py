@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -19,24 +21,34 @@ if TYPE_CHECKING:
     from spoolscope.analysis.programs_now import SummedInterval
     from spoolscope.tracers.request import Request
 
+WIDE = 116
+"""Columns of a terminal that takes the whole table."""
+UNIT, NARROW_UNIT = 24, 14
+"""Columns of a unit; of a longer name the end is shown, as control groups begin alike."""
+
 
 def show_sums(
     request: "Request",
     interval_s: float,
     rows: int,
     *,
+    count: int | None,
     clear: bool,
     names: bool,
     form: str | None,
 ) -> int:
-    """Print each interval until the time is up or Ctrl-C; return the exit code."""
+    """Print so many intervals, or each until Ctrl-C; return the exit code.
+
+    They begin at multiples of their length: the first one shown is mostly shorter.
+    """
     from spoolscope.analysis.programs_now import use_of
     from spoolscope.tracers.live_sums import LiveSums
 
     live = LiveSums(replace(request, rollup_s=interval_s, cause_rules=all_cause_rules()))
     printer = FormPrinter(form, names=names) if form else None
     lost = 0
-    for summed in live.intervals():
+    width = get_terminal_size().columns
+    for summed in islice(live.intervals(), count):
         found = use_of(summed.calls(live.names), summed.commits(live.names), summed.content)
         lost += found.lost
         if printer:
@@ -44,7 +56,7 @@ def show_sums(
             continue
         if clear:
             click.clear()  # does nothing unless stdout is a terminal
-        say(*lines(found, rows), *of_hidden(found, rows), "")
+        say(*lines(found, rows, width), *of_hidden(found, rows), "")
     if live.failure:
         warn(f"the recorder ended early: {live.failure}")
     if lost:
@@ -52,9 +64,12 @@ def show_sums(
     return INCOMPLETE if lost or live.failure else 0
 
 
-def lines(found: "SummedInterval", rows: int) -> Iterator[str]:
-    """Yield the lines of an interval, with so many programs."""
-    from spoolscope.analysis.wording import count, duration
+def lines(found: "SummedInterval", rows: int, width: int = 80) -> Iterator[str]:
+    """Yield the lines of an interval, with so many programs.
+
+    In less than ``WIDE`` columns failed calls, blocked time and the second cause are left out.
+    """
+    from spoolscope.analysis.wording import count, duration, fitting
 
     clock = time.strftime("%H:%M:%S", time.localtime(found.start_ns / 1e9))
     calls = sum(use.calls for use in found.programs)
@@ -64,15 +79,17 @@ def lines(found: "SummedInterval", rows: int) -> Iterator[str]:
         f"{clock}, {duration(found.duration_ns)}: {count(calls)} calls, {count(found.commits)} "
         f"commits of {duration(found.commit_ns)}{lost}; this view: {cost:.1f} % of a CPU"
     )
-    yield (
-        f"{'COMM':<15} {'UNIT':<24} {'CALLS':>7} {'FAILED':>6} {'TIME':>8} {'BLOCKED':>8} "
-        f"{'COMMITS':>7}  MOSTLY"
-    )
+    wide = width >= WIDE
+    failed, blocked = (f" {'FAILED':>6}", f" {'BLOCKED':>8}") if wide else ("", "")
+    room = UNIT if wide else NARROW_UNIT
+    yield f"{'COMM':<15} {'UNIT':<{room}} {'CALLS':>7}{failed} {'TIME':>8}{blocked} COMMITS  MOSTLY"
     for use in found.programs[:rows]:
-        times = f"{duration(use.time_ns):>8} {duration(use.blocked_ns):>8}"
+        if wide:
+            failed, blocked = f" {use.failed:>6}", f" {duration(use.blocked_ns):>8}"
         yield (
-            f"{shown(use.comm):<15} {_end(shown(use.unit)):<24} {use.calls:>7} {use.failed:>6} "
-            f"{times} {use.commits:>7}  {_mostly(use.causes, use.time_ns)}"
+            f"{shown(use.comm):<15} {fitting(use.unit, room):<{room}} {use.calls:>7}{failed} "
+            f"{duration(use.time_ns):>8}{blocked} {use.commits:>7}  "
+            f"{_mostly(use.causes, use.time_ns, 2 if wide else 1)}"
         )
 
 
@@ -82,19 +99,11 @@ def of_hidden(found: "SummedInterval", rows: int) -> Iterator[str]:
         yield "Names that begin with + are hidden; --names shows them."
 
 
-def _end(unit: str) -> str:
-    """Return the end of a long name: that of a control group begins as many others do."""
-    return unit if len(unit) <= _WIDTH else f"…{unit[1 - _WIDTH :]}"
-
-
-_WIDTH = 24
-
-
-def _mostly(causes: dict[str, int], time_ns: int) -> str:
+def _mostly(causes: dict[str, int], time_ns: int, most: int) -> str:
     from spoolscope.analysis.causes import CAUSES
 
     return ", ".join(
         f"{CAUSES[cause].label} {100 * ns / time_ns:.0f} %"
-        for cause, ns in list(causes.items())[:2]
+        for cause, ns in list(causes.items())[:most]
         if time_ns
     )
