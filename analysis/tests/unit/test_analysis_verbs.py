@@ -120,7 +120,7 @@ def test_report_is_written_once(trace, tmp_path):
     output = tmp_path / "r.html"
     result = run("report", trace, "-o", output, "-q")
     assert f"Wrote {output}" in result.stdout
-    assert "Next: spoolscope replay" in result.stdout
+    assert "Next: sudo spoolscope replay" in result.stdout
     with pytest.raises(SpoolscopeError, match="exists") as caught:
         raise run("report", trace, "-o", output, "-q").exception
     assert "--force" in caught.value.remedy

@@ -133,6 +133,23 @@ def test_a_phone_shows_the_page_without_moving_it_sideways(browser, open_report,
         emulate(browser)
 
 
+def test_a_phone_shows_insights_whole(browser, open_report, report):
+    """Their sentences are the answer: no part of them lies behind the edge."""
+    try:
+        emulate(browser, width=390)
+        open_report(report)
+        hidden, heads = browser.execute_script(
+            "const tables = [...document.querySelectorAll('#insights table')];"
+            "return [tables.filter(t => t.parentElement.scrollWidth > t.parentElement.clientWidth)"
+            ".length, tables.flatMap(t => [...t.tBodies[0].rows[0].cells].map("
+            "c => getComputedStyle(c, '::before').content))];"
+        )
+        assert hidden == 0
+        assert 'attr(data-head) ": "' in heads or '"price: "' in heads
+    finally:
+        emulate(browser)
+
+
 def test_names_are_text_and_nothing_else(page, report):
     evil, shown, foreign = page.execute_script(
         "return [window.evil ?? null, getComputedStyle(document.body).display,"

@@ -9,6 +9,7 @@ from spoolscope.analysis.study import study
 from spoolscope.report import sections
 from spoolscope.report.figures.latency import POINTS, tails
 from spoolscope.report.inputs import Inputs
+from spoolscope.report.page import Figure
 from spoolscope.report.sections import SECTIONS, laid_out
 
 MS = 1_000_000
@@ -49,3 +50,19 @@ def test_curves_of_many_candidates_have_as_many_points_as_those_of_few():
         assert {line.x[-1] for line in lines} == {x_ns[-1]}
         drawn = sum(len(line.x) for line in lines)
         assert 3 * min(800 * n, POINTS // 2) <= drawn <= 3 * (POINTS + n)
+
+
+def test_lookups_that_cost_nothing_have_no_card(page):
+    titles = [block.title for section in laid_out(page) for block in section.blocks]
+    assert not [title for title in titles if title.startswith("Directory lookups")]
+
+
+def test_the_busiest_bin_has_a_time(page):
+    (figure,) = (
+        block
+        for section in laid_out(page)
+        for block in section.blocks
+        if isinstance(block, Figure) and block.key == "timeline"
+    )
+    assert figure.finding.startswith("Most time in calls falls into the ")
+    assert figure.finding.endswith("from 0 s on: 1.00 ms.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spoolscope.analysis.wording import change, duration, fitting, interval, percent
+from spoolscope.analysis.wording import change, duration, fitting, interval, once, percent
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,7 @@ def test_names_that_do_not_fit_stay_apart():
     assert fitting("ext3-writeback", 10, 4) == "ext3…eback"
     assert fitting("dir:/srv/mail/xfs", 10, 4) == "dir:…l/xfs"
     assert fitting("a/long/way/to/cur", 8) == "…/to/cur"
+
+
+def test_a_mount_option_is_said_once():
+    assert once("rw,relatime,rw,data=journal") == "rw,relatime,data=journal"

@@ -27,6 +27,9 @@ from spoolscope.analysis.wording import count, duration, percent
 from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.trace import Trace
 
+FIRST_INSIGHTS = 2
+"""Insights on the first screen."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -62,10 +65,13 @@ class Study:
 
     @property
     def findings(self) -> list[str]:
-        """Sentences on why calls are slow and what to try, largest parts, and commit triggers."""
+        """Sentences on why calls are slow and what to try, largest parts, and commit triggers.
+
+        Of the insights the first ``FIRST_INSIGHTS``; the page lists all of them below.
+        """
         total = self.explanation.filesystem_ns or 1
         insights = self.explanation.insights
-        said = [insight.text for insight in insights]
+        said = [insight.text for insight in insights[:FIRST_INSIGHTS]]
         said += [
             f"{duration(ns)} ({percent(ns / total)}): {family_label(family)} {self._doing(cause)}."
             for (family, cause), ns in self.largest[:3]

@@ -15,7 +15,7 @@ _FAMILY = {
     "sync": "fsync/fdatasync",
     "list": "directory listing",
     "lock": "file locking",
-    "other": "the rest",
+    "other": "other calls",
 }
 
 

@@ -54,6 +54,11 @@ def counted(n: int, noun: str) -> str:
     return f"{count(n)} {noun}{'s' * (n != 1)}"
 
 
+def once(options: str) -> str:
+    """Return mount options, each once: those of a mount repeat some of its filesystem."""
+    return ",".join(dict.fromkeys(options.split(",")))
+
+
 def fitting(name: str, width: int, head: int = 0) -> str:
     """Return a name in ``width`` characters: the first ``head``, "…" and its end, if longer.
 

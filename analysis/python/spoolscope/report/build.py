@@ -110,7 +110,7 @@ def trace_page(trace: Trace | Path, progress: Progress = unseen) -> Page:
     inputs = Inputs({found.name: found})
     explanation = found.explanation
     spools = ", ".join(s.get("fstype", "?") for s in explanation.meta.get("spools", []))
-    again = f"spoolscope replay {explanation.trace} --on ext4 --on xfs --on btrfs -o OUT"
+    again = f"sudo spoolscope replay {explanation.trace} --on ext4 --on xfs --on btrfs -o OUT"
     return Page(
         title=f"spoolscope: {found.name}",
         eyebrow=f"{found.name} · recorded on {spools or 'an unknown filesystem'}",

@@ -38,6 +38,7 @@ def render(page: Page) -> str:
     environment.tests["falls"] = lambda block: isinstance(block, Falls)
     environment.tests["exact"] = lambda cell: isinstance(cell, Exact)
     environment.tests["split"] = lambda cell: isinstance(cell, Split)
+    environment.tests["in_words"] = lambda head: head.startswith("~")
     environment.tests["ranged"] = lambda cell: isinstance(cell, Ranged)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
     return template.render(

@@ -9,7 +9,8 @@ from spoolscope.analysis.timeline import Timeline
 from spoolscope.report.figures.base import cause_bar, drawn, layout, seconds_axis, shown_causes
 
 PANEL_HEIGHT = 190
-COMMIT_COLOUR = "#777777"
+COMMIT_COLOUR, HALO = "#1d2126", "#ffffff"
+"""A dark line on a light one: it is seen on bars of any cause, in light and dark mode."""
 
 
 def timelines(candidates: Mapping[str, Timeline]) -> go.Figure:
@@ -56,12 +57,14 @@ def _add(plot: go.Figure, line: Timeline, row: int, scale: float, shown: list[st
             )
             plot.add_trace(bar, row=row, col=1)
     if any(line.commits):
-        commits = go.Scatter(
-            x=middle,
-            y=line.commits,
-            name="commits begun",
-            mode="lines",
-            line={"color": COMMIT_COLOUR, "width": 1.5, "shape": "hvh"},
-            hovertemplate="%{x:.0f} s: %{y} commits<extra></extra>",
-        )
-        plot.add_trace(commits, row=row, col=1, secondary_y=True)
+        for colour, width in ((HALO, 4), (COMMIT_COLOUR, 1.5)):
+            commits = go.Scatter(
+                x=middle,
+                y=line.commits,
+                name="commits begun",
+                mode="lines",
+                line={"color": colour, "width": width, "shape": "hvh"},
+                hoverinfo="skip" if colour == HALO else None,
+                hovertemplate=None if colour == HALO else "%{x:.0f} s: %{y} commits<extra></extra>",
+            )
+            plot.add_trace(commits, row=row, col=1, secondary_y=True)

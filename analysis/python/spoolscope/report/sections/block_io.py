@@ -112,8 +112,8 @@ def _times(reports: dict[str, BlockReport]) -> Figure:
         key="block-times",
         title="Share of requests that took longer",
         finding=" ".join(_slowest(name, report) for name, report in reports.items()),
-        caption="1 - ECDF "
-        f"on log axes of queue and device time together, {count(n)} requests; kinds with fewer "
+        caption=f"Queue and device time together, {count(n)} requests; both axes are logarithmic. "
+        "Below and to the left is better. Kinds with fewer "
         "than 100 are left out. A request that asks for a flush waits for it in the queue."
         + (f" The other {left} devices are only in the tables." if left else ""),
         table=curve_table(curves),
@@ -155,12 +155,12 @@ def _requests(name: str, report: BlockReport) -> TableBlock:
          ">queue p99", ">device p50", ">device p99", ">longest"],
         [_row(one) for one in found],
         " ".join([
-            "Device: major:minor; for: the device on it that the request was made for. Queue: from "
-            "insertion until handed to the driver; device: from there until complete. In sequence: "
-            "begins where the one before, of the same direction, ended. A flush asked for "
-            "has no data; the cache flush is the driver's own. What a device did in its time (its "
-            "cache, its queue) cannot be seen, and merges and the time before insertion only with "
-            "record --blktrace.",
+            "Device: major:minor, as lsblk lists them; for: the device on it that the request was "
+            "made for. Queue: from insertion until handed to the driver; device: from there until "
+            "complete. In sequence: begins where the one before, of the same direction, ended. A "
+            "flush asked for has no data; the cache flush is the driver's own. What a device did "
+            "in its time (its cache, its queue) cannot be seen, and merges and the time before "
+            "insertion only with record --blktrace.",
             *odd,
         ]),
         folded=len(found) > 2 * len(LABELS),

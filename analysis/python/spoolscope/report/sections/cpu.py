@@ -20,7 +20,7 @@ def make(page: Inputs) -> Section:
     intro = " ".join(f"{name}: {_agreement(cpu)}" for name, cpu in sampled.items())
     block = TableBlock(
         "Time on the CPU by class",
-        ["trace", "doing", ">time", ">share", ">95 % interval", ">samples", "meaning"],
+        ["trace", "doing", ">time", ">share", ">95 % interval", ">samples", "~meaning"],
         rows,
         "The total is exact, from switches; samples divide it, and the interval is that of the "
         "share. Tracing is what this recording itself takes in the calls.",

@@ -8,7 +8,7 @@ from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.conditions import Conditions
 from spoolscope.analysis.study import Study
-from spoolscope.analysis.wording import count
+from spoolscope.analysis.wording import count, once
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, TableBlock
 from spoolscope.traces.results import Age, Disk, RunResult
@@ -55,7 +55,7 @@ def _recording_rows(name: str, study: Study, *, mounts: bool) -> list[list[str]]
 
 def _spool(spool: Mapping[str, Any], *, mounts: bool) -> str:
     at = f"{spool.get('mount')} " if mounts else ""
-    return f"{at}{spool.get('fstype')} ({spool.get('options')})"
+    return f"{at}{spool.get('fstype')} ({once(str(spool.get('options')))})"
 
 
 def environment_rows(found: Comparison) -> list[list[str]]:

@@ -64,9 +64,9 @@ def _lateness(found: Comparison) -> Figure | None:
         key="lateness",
         title="Share of calls that began later than this",
         finding=_latest(curves),
-        caption=f"1 - ECDF on log axes, first round, {count(n)} calls; those that began in time "
-        "are not drawn. By the target: calls that it depends on took longer than recorded. By "
-        "the machine: it did not run the thread in time.",
+        caption=f"Both axes are logarithmic. First round, {count(n)} calls; those that began "
+        "in time are not drawn. By the target: calls that it depends on took longer than "
+        "recorded. By the machine: it did not run the thread in time.",
         table=curve_table(curves),
         plot=tails(curves),
     )

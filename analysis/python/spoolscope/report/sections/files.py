@@ -43,7 +43,9 @@ def make(page: Inputs) -> Section:
     )
     tables = [_directories(name, study) for name, study in studies.items()]
     intro = "Mail servers use few kinds of files; each waits for other things."
-    return Section(anchor, "Files", "Which files", intro, [figure, _lookups(studies), *tables])
+    lookups = _lookups(studies)
+    blocks = [figure, *([lookups] if lookups else []), *tables]
+    return Section(anchor, "Files", "Which files", intro, blocks)
 
 
 def _directories(name: str, study: Study) -> TableBlock:
@@ -69,8 +71,11 @@ def _directories(name: str, study: Study) -> TableBlock:
     )
 
 
-def _lookups(studies: Studies) -> Figure | TableBlock:
-    """Return the cost of lookups, as a figure if the directories' numbers of names are known."""
+def _lookups(studies: Studies) -> Figure | TableBlock | None:
+    """Return the cost of lookups, as a figure if the directories' numbers of names are known.
+
+    None if no directory's is known.
+    """
     known = {
         name: [cost for cost in study.explanation.lookups if not cost.guessed]
         for name, study in studies.items()
@@ -83,6 +88,8 @@ def _lookups(studies: Studies) -> Figure | TableBlock:
         for name, costs in known.items()
         for cost in costs
     ]
+    if not rows:
+        return None
     heads = [
         "trace",
         "~directory",

@@ -8,6 +8,10 @@ from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Section, TableBlock
 
 anchor = "insights"
+CIRCUMSTANCES = (
+    " Below those that name what to change are circumstances, which all calls meet, such as the "
+    "time that a disk takes; their order is not that of the shares."
+)
 
 
 def applies(page: Inputs) -> bool:
@@ -37,10 +41,11 @@ def _table(name: str, insights: list[Insight]) -> TableBlock:
     ]  # fmt: skip
     return TableBlock(
         f"Insights: {name}",
-        ["severity", ">at stake", "part", "~what happens", "~try", "~price", "rule"],
+        ["severity", ">at stake", "share", "~what happens", "~try", "~price", "rule"],
         rows,
         f"Rules that fired: {len(rows)}. A severity is high from 40 % of the time on, medium from "
-        "20 %; 'spoolscope explain --json' has the numbers that each rests on.",
+        "20 %; 'spoolscope explain --json' has the numbers that each rests on."
+        + (CIRCUMSTANCES if any(one.circumstance for one in insights) else ""),
     )
 
 

@@ -58,5 +58,5 @@ def _unknown(studies: Studies) -> TableBlock:
         "from; --rules FILE applies it."
         if rows
         else "None: every stack has a rule.",
-        folded=True,
+        folded=bool(rows),
     )

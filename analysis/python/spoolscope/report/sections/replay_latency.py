@@ -37,7 +37,7 @@ def make(page: Inputs) -> Section:
         key="tails",
         title="Share of calls that took longer",
         finding=tail_finding(curves),
-        caption=f"1 - ECDF on log axes, from the replayer's own clock, first round, "
+        caption=f"Both axes are logarithmic. From the replayer's own clock, first round, "
         f"{count(len(calls))} calls that every run executed. Families with fewer than 100 calls "
         "are left out; curves are thinned to 800 points or fewer, densest in the tail."
         + (f" The other {others} candidates are only in the tables." if others else ""),

@@ -1,6 +1,9 @@
 """Latency over time, and time in calls and commits, bin by bin."""
 
+from collections.abc import Mapping
+
 from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.timeline import Timeline
 from spoolscope.analysis.wording import duration
 from spoolscope.report.explorer import explorer
 from spoolscope.report.figures import timeline as timeline_figures
@@ -20,14 +23,11 @@ def make(page: Inputs) -> Section:
     """Lay out the timeline."""
     studies = page.studies
     lines = {name: study.timeline for name, study in studies.items()}
-    busiest = {name: max(line.charged_ns, default=0) for name, line in lines.items()}
     bin_s = next(iter(lines.values())).bin_ns / 1e9
     figure = Figure(
         key="timeline",
-        title="Time in calls, second by second",
-        finding="Busiest bin: "
-        + "; ".join(f"{name} {duration(ns)}" for name, ns in busiest.items())
-        + ".",
+        title="Time in calls, bin by bin",
+        finding=" ".join(_busiest(name, lines) for name in lines),
         caption=f"Bins of {bin_s:g} s; a wait counts where it began, so a bin can hold more than "
         "its length, many calls run at once. Causes under 1 % of all are left out of the drawing. "
         f"The line counts commits begun. {page.method}",
@@ -41,6 +41,15 @@ def make(page: Inputs) -> Section:
     ]
     intro = "Bursts, stalls, and the commits behind them."
     return Section(anchor, "Timeline", "When", intro, [*explorers, figure])
+
+
+def _busiest(name: str, lines: Mapping[str, Timeline]) -> str:
+    line = lines[name]
+    most = max(line.charged_ns, default=0)
+    at = line.charged_ns.index(most) * line.bin_ns if most else 0
+    said = f"most time in calls falls into the {line.bin_ns / 1e9:g} s from {at / 1e9:g} s on"
+    said = f"{said[0].upper()}{said[1:]}" if len(lines) == 1 else f"{name}: {said}"
+    return f"{said}: {duration(most)}."
 
 
 def _timeline_table(studies: Studies) -> Table:

@@ -25,8 +25,8 @@ def make(page: Inputs) -> Section:
         key="tails",
         title="Share of calls that took longer",
         finding=tail_finding(curves),
-        caption=f"1 - ECDF on log axes. {page.method} Families with fewer than 100 calls are left "
-        "out; curves are thinned to 800 points or fewer, densest in the tail.",
+        caption=f"Both axes are logarithmic. {page.method} Families with fewer than 100 calls "
+        "are left out; curves are thinned to 800 points or fewer, densest in the tail.",
         table=curve_table(curves),
         plot=latency_figures.tails(curves),
     )
