@@ -14,7 +14,7 @@ import pytest
 from spoolscope_testing.trace_builder import TraceBuilder
 
 from spoolscope.cli import main as cli
-from spoolscope.cli.output import Pace, _Plain, claim_output, emit_json, progress
+from spoolscope.cli.output import Pace, _Plain, claim_output, emit_json, next_line, progress
 from spoolscope.traces.errors import SpoolscopeError
 
 OURS = '{"schema": "spoolscope/1"}'
@@ -39,6 +39,58 @@ def test_every_option_is_explained(verb: str) -> None:
     command = cli.group.get_command(click.Context(cli.group), verb)
     options = [p for p in command.params if isinstance(p, click.Option)]
     assert [o.name for o in options if not o.help] == []
+
+
+@pytest.mark.parametrize("words", [(), ("lab",), ("fleet",), ("import",)])
+def test_a_group_alone_shows_its_help_as_it_is_laid_out(words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == run(*words, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["recrod"], "no verb 'recrod'; did you mean 'record'?"),
+        (["explain", "--blam"], "No such option '--blam'; did you mean '--blame' or '--names'?"),
+    ],
+)
+def test_a_mistyped_word_has_one_remedy(
+    words: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words)
+    assert capsys.readouterr().err == f"spoolscope: error: {remedy}\n"
+
+
+def test_what_root_recorded_is_for_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["report", str(tmp_path)])
+    assert "is not readable; use sudo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("uid", "said"), [("1000", "sudo spoolscope"), ("0", "spoolscope")])
+def test_the_next_command_is_run_as_this_one(
+    uid: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", uid)
+    assert next_line("spoolscope explain a") == f"Next: {said} explain a"
+    assert next_line("sudo spoolscope top") == "Next: sudo spoolscope top"
+
+
+def test_a_place_that_may_not_be_written_is_known_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with (
+        pytest.raises(SpoolscopeError, match="may not be written"),
+        claim_output(tmp_path / "new", force=False),
+    ):
+        pytest.fail("the work began")
 
 
 def test_help_lists_every_verb_and_imports_none() -> None:

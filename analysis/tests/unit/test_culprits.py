@@ -10,6 +10,7 @@ import pytest
 from spoolscope.analysis import culprits
 from spoolscope.analysis.claims import MECHANISMS
 from spoolscope.analysis.explain import TOO_LONG, explain
+from spoolscope.cli.blame import _in
 from spoolscope.traces.errors import SpoolscopeError
 
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
@@ -292,3 +293,9 @@ def test_a_trace_too_long_for_the_memory_is_explained_without_culprits(builder, 
     assert found.remarks == [TOO_LONG]
     with pytest.raises(SpoolscopeError, match="memory"):
         explain(builder.path, edges=builder.path / "edges.parquet")
+
+
+def test_of_a_process_in_a_table_only_the_name_is_cut():
+    assert _in(24, "spoolscope-recor", 24621, "fsync") == "spoolscope-… 24621 fsync"
+    assert _in(24, "imap", None, "-") == "imap"
+    assert len(_in(19, "a" * 16, None, "name_to_handle_at")) <= 19

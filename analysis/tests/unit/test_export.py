@@ -6,11 +6,13 @@ read here with Perfetto's own schema, and ``Slices`` applies its rules for slice
 
 import base64
 import csv
+import errno
 import json
 import sqlite3
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import jsonschema
@@ -29,6 +31,7 @@ from spoolscope.analysis.selection import Selection
 from spoolscope.cli.main import group
 from spoolscope.export.fio_files import _names
 from spoolscope.export.formats import EXPORTERS
+from spoolscope.export.tables import errors_of_the_disk
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.slices import parse_slice
@@ -287,6 +290,17 @@ def test_a_block_trace_with_stages_alone_is_one_for_fio(builder, tmp_path: Path)
     export(builder.write(), "fio", tmp_path / "out")
     actions = [line.split()[2] for line in (tmp_path / "out").read_text().splitlines()[3:]]
     assert actions == ["sync", "write", "sync", "read", "sync", "close"]
+
+
+def test_a_full_disk_is_one_for_sqlite_too(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "base")) as base:
+        base.execute("PRAGMA max_page_count = 2")
+        with (
+            pytest.raises(OSError, match="No space left") as error,
+            errors_of_the_disk(tmp_path / "base"),
+        ):
+            base.execute("CREATE TABLE a AS SELECT randomblob(100000) AS b")
+    assert error.value.errno == errno.ENOSPC
 
 
 def test_no_file_of_fio_has_the_name_made_for_another() -> None:

@@ -177,6 +177,15 @@ def test_errors_name_a_remedy(kitchen_sink: Path, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*late*")) == []
 
 
+def test_a_mistyped_table_gets_the_nearest_of_the_trace(kitchen_sink: Path) -> None:
+    """DuckDB would name one of its own, which no query may be meant for."""
+    said = refused(kitchen_sink, "FROM syscals")
+    assert "does not exist; did you mean syscalls? " in said
+    far = refused(kitchen_sink, "FROM nosuch")
+    assert "pg_" not in said + far
+    assert "did you mean" not in far.lower()
+
+
 def test_memory_has_an_end(kitchen_sink: Path) -> None:
     long = "SELECT list(a.range * 1000003) FROM range(100000000) a"
     assert "LIMIT" in refused(kitchen_sink, long)

@@ -41,7 +41,9 @@ def info(trace: Trace, capsys) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("step_ns", "shown"), [(HOUR_NS, "+3,600.0"), (-HOUR_NS, "-3,600.0")])
+@pytest.mark.parametrize(
+    ("step_ns", "shown"), [(HOUR_NS, "+3,600.0"), (-HOUR_NS, "-3,600.0"), (-12, "0 s:")]
+)
 def test_a_step_moves_no_time_and_is_told(step_ns, shown, tmp_path, monkeypatch, new_story, capsys):
     capture = segment(new_story, 1, 0, step_ns)
     capture.start_real_ns = START_NS

@@ -8,15 +8,18 @@ open no file, and its settings are locked. A check for SELECT would not be enoug
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import duckdb
 import pyarrow as pa
 
-from spoolscope.analysis.asked import DERIVED, EXPLAINED
+from spoolscope.analysis.asked import DERIVED, EXPLAINED, tables
 from spoolscope.analysis.explain import bound_memory, explain_with
 from spoolscope.analysis.stages import begin
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
+
+_NO_TABLE = re.compile(r"Catalog Error: Table with name (\S+) does not exist")
 
 
 @contextmanager
@@ -79,9 +82,14 @@ def _explained(trace: Trace) -> Iterator[None]:
 
 
 def _first(error: Exception) -> str:
-    """Return the message of an error with its hint, without its excerpt of the statement."""
+    """Return the message of an error, without its excerpt of the statement.
+
+    Hints stay but for tables: the engine knows tables of its own, which are no answer.
+    """
     said = str(error).split("\nLINE ")[0].split("\n\nPossible")[0]
-    return " ".join(said.split()).rstrip(".")
+    if _NO_TABLE.match(said):
+        said = said.splitlines()[0]
+    return " ".join(said.split()).rstrip(".!")
 
 
 def _remedy(error: Exception, trace: Trace) -> str:
@@ -90,4 +98,7 @@ def _remedy(error: Exception, trace: Trace) -> str:
         return "a query reads the tables of the trace only; copy its result with -o"
     if "Out of Memory" in said:
         return "group or LIMIT what it returns, or ask for a part of the time (WHERE ts_ns ...)"
-    return f"'spoolscope query {trace.path} --tables' lists tables and columns"
+    listed = f"'spoolscope query {trace.path} --tables' lists tables and columns"
+    missing = _NO_TABLE.match(said)
+    near = get_close_matches(missing[1], tables(), 1) if missing else []
+    return f"did you mean {near[0]}? {listed}" if near else listed

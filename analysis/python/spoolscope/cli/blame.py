@@ -41,10 +41,10 @@ def _charges(found: "Explanation") -> Iterable[str]:
     for box in charges.by_mailbox[:TOP_BLAME]:
         yield f"  {fitting(box.mailbox or '(top of the spool)', 25):<26}{_cost(box)}"
     yield ""
-    yield f"  {'process':<13}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
+    yield f"  {'process':<18}{'call':<11}{'on':<24}{'n':>7}{'own':>9}{'others':>9}"
     for row in charges.by_call[:TOP_BLAME]:
         times = f"{duration(row.own_ns):>9}{duration(row.others_ns):>9}"
-        where = f"{shown(row.comm)[:12]:<13}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
+        where = f"{shown(row.comm)[:17]:<18}{row.syscall[:10]:<11}{row.path_class[:23]:<24}"
         yield f"  {where}{count(row.n):>7}{times}"
 
 
@@ -61,18 +61,25 @@ def _culprits(found: "Explanation") -> Iterable[str]:
 
     yield ""
     yield "Culprits and their victims"
-    yield f"  {'victim':<21}{'for':<16}{'culprit':<23}{'n':>7}{'time':>9}"
+    yield f"  {'victim':<20}{'for':<17}{'culprit':<25}{'n':>6}{'time':>9}"
     for row in found.culprits[:TOP_BLAME]:
-        victim = f"{shown(row.victim)[:11]} {row.victim_call}"[:20]
-        pid = "" if row.culprit_pid is None else f" {row.culprit_pid}"
-        culprit = f"{shown(row.culprit)[:11]}{pid} {row.culprit_call}".removesuffix(" -")[:22]
-        cause = CAUSES[row.cause].label[:15]
-        numbers = f"{count(row.n):>7}{duration(row.ns):>9}"
-        yield f"  {victim:<21}{cause:<16}{culprit:<23}{numbers}" + ("" if row.recorded else "*")
+        victim = _in(19, row.victim, None, row.victim_call)
+        culprit = _in(24, row.culprit, row.culprit_pid, row.culprit_call)
+        cause = CAUSES[row.cause].label
+        numbers = f"{count(row.n):>6}{duration(row.ns):>9}"
+        yield f"  {victim:<20}{cause:<17}{culprit:<25}{numbers}" + ("" if row.recorded else "*")
     if any(not row.recorded for row in found.culprits[:TOP_BLAME]):
         yield "  * inferred, from the order of requests at the disk, of writes or of waits"
     if not found.culprits:
         yield "  nobody, as far as was recorded"
+
+
+def _in(width: int, comm: str, pid: int | None, call: str) -> str:
+    """Return a process and its call in so many characters: of these only the name is cut."""
+    rest = "".join(f" {part}" for part in (pid, call) if part not in (None, "-"))
+    room = max(width - len(rest), 4)
+    name = shown(comm)
+    return (name if len(name) <= room else f"{name[: room - 1]}…") + rest[: width - 4]
 
 
 def _origins(found: "Explanation") -> Iterable[str]:

@@ -16,6 +16,7 @@ from spoolscope.cli.output import (
     emit_json,
     force_option,
     json_option,
+    next_line,
     progress,
     quiet_option,
     wrapped,
@@ -35,6 +36,11 @@ TOP_DIRECTORIES = 5
 TOP_CLASSES = 8
 TOP_ASKERS = 4
 BAR = 24
+NO_CALL = (
+    "No call touched the spool: see that --spool named the right directory, and that",
+    "programs used it meanwhile.",
+    "Next: sudo spoolscope record --spool MOUNT -d 60s",
+)
 
 
 @click.command("explain", epilog="Example: spoolscope explain mail.trace --blame")
@@ -105,6 +111,9 @@ def command(
         emit_json(marked(found.to_json(), opened))
     else:
         said = names_lines(opened, key_file)
+        if not found.n_calls and found.selection.is_whole:
+            say(*_head(found), *NO_CALL)
+            return INCOMPLETE if found.remarks else 0
         lines = [
             *_frozen(found),
             *_insights(found),
@@ -136,7 +145,7 @@ def _explain_disks(trace: Trace, key_file: Path | None, *, as_json: bool) -> int
         emit_json(marked({"trace": str(trace.path), **found.to_json()}, trace))
     else:
         say(*disk_lines(found), *names_lines(trace, key_file))
-        say(f"Next: spoolscope report {trace.path}")
+        say(next_line(f"spoolscope report {trace.path}"))
     return 0 if trace.meta.get("complete") else INCOMPLETE
 
 
@@ -201,7 +210,7 @@ def _cpu(found: "Explanation") -> Iterable[str]:
     if not found.cpu or not found.cpu.samples:
         return
     yield ""
-    yield f"On the CPU, by {count(found.cpu.samples)} samples"
+    yield f"On the CPU, by {count(found.cpu.samples)} samples (95 % interval of the share)"
     if not found.cpu.agrees:
         far = f"{100 * found.cpu.deviation:+.0f} %"
         yield f"  {far} against the exact time: other tracing or a busy host disturbed them"
@@ -223,6 +232,8 @@ def _calls(found: "Explanation") -> Iterable[str]:
         yield f"  {name:<16}{count(t.n):>9}{times}  {_mostly(call.causes, t.total_ns)}"
     if (hidden := len(found.by_syscall) - TOP_CALLS) > 0:
         yield f"  and {hidden} more calls (--json has all)"
+    if any(call.latency.p99_ns is None for call in list(found.by_syscall.values())[:TOP_CALLS]):
+        yield "  - stands for too few calls (p50 needs 20, p99 1,000)"
 
 
 def _mostly(causes: Mapping[str, int], total: int) -> str:
@@ -305,4 +316,4 @@ def _tail(found: "Explanation", trace: Path, said: list[str]) -> Iterable[str]:
     blocked, named = duration(found.split.blocked_ns), percent(found.named_share, 2)
     yield f"Blocked {blocked}, of which {named} has a named cause."
     yield from said
-    yield f"Next: spoolscope report {trace}"
+    yield next_line(f"spoolscope report {trace}")

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from spoolscope.analysis.asked import recorded
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.disk_traces import is_disk_trace, study_disks
-from spoolscope.analysis.wording import size
+from spoolscope.analysis.wording import once, size
 from spoolscope.cli.columns import table_lines
 from spoolscope.cli.disks import disk_lines, imported_disks
 from spoolscope.cli.names import marked, named, names_lines, names_options
-from spoolscope.cli.output import emit_json, field, json_option, wrapped
+from spoolscope.cli.output import emit_json, field, json_option, next_line, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.cli.recording_info import show_recording
 from spoolscope.cli.verified import show_verified
@@ -142,6 +142,12 @@ _MORE = (
 )
 
 
+def _on_disk(facts: dict[str, Any]) -> str:
+    text = f"{facts['bytes_on_disk']:,} bytes"
+    each = facts["bytes_per_syscall"]
+    return text if each is None else f"{text}; of these {each} per call for calls and paths"
+
+
 def _tree(facts: dict[str, Any]) -> str:
     """Describe the table tree."""
     said = facts["snapshot"] or {"kind": "full" if facts["tree"] else "none"}
@@ -152,7 +158,7 @@ def _tree(facts: dict[str, Any]) -> str:
         return f"partial, {met:,} names: the recording ended before all were seen"
     text = f"{met:,} names" + (f", {missed:,} gone before they were seen" if missed else "")
     if said["kind"] == "full":
-        text += f", in memory since{_read(said.get('read_bytes'))}"
+        text += _read(said.get("read_bytes"))
     if said["kind"] == "touched":
         text += f", of the directories that calls used: {said.get('directories', 0):,}"
         if said.get("directories_missed"):
@@ -161,12 +167,12 @@ def _tree(facts: dict[str, Any]) -> str:
 
 
 def _read(read_bytes: int | None) -> str:
-    """Return the effect of the snapshot: blocks that it read were not in memory before."""
+    """Return the effect of the snapshot: what it read of the disk is in memory from then on."""
     if read_bytes is None:
         return ""
     if not read_bytes:
-        return ", as before: none was read from a disk"
-    return f": {size(read_bytes)} of them were read from the disk for this"
+        return "; all were in memory already"
+    return f"; {size(read_bytes)} of them were read from the disk, and are in memory since"
 
 
 def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
@@ -181,7 +187,7 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
         ("cost", _cost(facts["overhead_ppm"])),
         ("in flight at end", f"{facts['calls_in_flight']:,}"),
         ("paths unresolved", f"{facts['paths_unresolved']:,}"),
-        ("on disk", f"{facts['bytes_on_disk']:,} bytes, {facts['bytes_per_syscall']} per call"),
+        ("on disk", _on_disk(facts)),
         ("tier", facts["tier"]),
         *_imported(facts["imported"]),
         ("tree at start", _tree(facts)),
@@ -192,7 +198,7 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
     ]
     for spool in facts["spools"]:
         gone = ", UNMOUNTED meanwhile" if spool.get("unmounted_ns") else ""
-        lines += [("spool", f"{spool['mount']} {spool['fstype']} ({spool['options']}){gone}")]
+        lines += [("spool", f"{spool['mount']} {spool['fstype']} ({once(spool['options'])}){gone}")]
     for answer in facts["cannot"]:
         said = f"{answer['question']} ({answer['reason']})"
         lines += [("cannot tell" if answer["answer"] == NO else "tells in part", said)]
@@ -207,7 +213,7 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
     if facts["ended"] == "disk full":
         say("The recording ended when the disk of its output was full.")
     _print_losses(trace)
-    say(*of_names, f"Next: spoolscope explain {trace.path}")
+    say(*of_names, next_line(f"spoolscope explain {trace.path}"))
 
 
 def _print_disks(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
@@ -224,15 +230,18 @@ def _print_disks(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> No
     ]
     for label, value in lines:
         say(f"{label:>17}  {value}")
-    say("", *disk_lines(study_disks(trace)), *of_names, f"Next: spoolscope report {trace.path}")
+    then = next_line(f"spoolscope report {trace.path}")
+    say("", *disk_lines(study_disks(trace)), *of_names, then)
 
 
 def _names(facts: dict[str, Any]) -> str:
     if not facts["pseudonymised"]:
         return "as they are"
-    hidden = {HIDDEN_PRIVATE: "some programs'", HIDDEN_ALL: "all programs'"}
-    whose = hidden.get(str(facts["program_names"]))
-    text = "pseudonyms" + (f", also {whose}" if whose else "")
+    hidden = {
+        HIDDEN_PRIVATE: ", and of programs that are named like a mailbox, user or file",
+        HIDDEN_ALL: ", and of all programs",
+    }
+    text = "pseudonyms of files" + hidden.get(str(facts["program_names"]), "")
     return text + (f" (not in the book of names: {facts['unbooked']})" if facts["unbooked"] else "")
 
 
@@ -272,7 +281,8 @@ def _cost(ppm: dict[str, int] | None) -> str:
 def _drift(drift_ns: int | None) -> str:
     if drift_ns is None:
         return "not known"
-    return f"{drift_ns / 1e9:+,.6f} s: the wall clock against that of the trace, which never steps"
+    said = f"{drift_ns / 1e9:+,.6f} s" if abs(drift_ns) >= 500 else "0 s"
+    return f"{said}: the wall clock against that of the trace, which never steps"
 
 
 def _print_losses(trace: Trace) -> None:

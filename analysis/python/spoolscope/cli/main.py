@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -21,7 +22,17 @@ from spoolscope.traces import unfinished
 from spoolscope.traces.errors import ERROR, SpoolscopeError
 
 TRACEBACK = "SPOOLSCOPE_TRACEBACK"
+# The end of click's message about a mistyped option or verb.
+_NEAR = re.compile(r"[;.]? \(?[Dd]id you mean (?:one of: )?(?P<names>[^?]+)\?\)?$")
 USABLE = "see that it exists and may be used"
+MINE = "use sudo, or make it yours: sudo chown -R USER PATH"
+REMEDIES = {
+    errno.ENOSPC: "free space, or give another -o or --work",
+    errno.EROFS: "give another place, as with -o",
+    errno.EACCES: MINE,
+    errno.EPERM: MINE,
+}
+"""By error of the operating system; ``USABLE`` is for the others."""
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 EPILOG = """\b
 Examples:
@@ -147,6 +158,10 @@ def _run(arguments: list[str] | None) -> int:
         if error.said:
             say(*error.said, err=True)
         return _fail(error.message, error.remedy, error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        # A group of verbs alone: its help, laid out as --help does.
+        say(*error.format_message().split("\n"), err=True)
+        return error.exit_code
     except click.ClickException as error:
         return _usage(error)
     except (KeyboardInterrupt, click.Abort):
@@ -156,8 +171,7 @@ def _run(arguments: list[str] | None) -> int:
         return 0
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        full = error.errno == errno.ENOSPC
-        remedy = "free space, or give another -o or --work" if full else USABLE
+        remedy = REMEDIES.get(error.errno or 0, USABLE)
         return _fail(f"{name}{error.strerror or error}", remedy, ERROR)
     except Exception as error:
         # The last resort: inputs may be damaged in unforeseen ways.
@@ -185,7 +199,14 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         command = error.ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".")
-    return _fail(message, f"see '{command} --help'", error.exit_code)
+    if near := _NEAR.search(message):
+        names = near["names"].replace(", ", " or ")
+        message, remedy = message[: near.start()], f"did you mean {names}?"
+    elif message.endswith((" is not readable", " is not writable")):
+        remedy = MINE
+    else:
+        remedy = f"see '{command} --help'"
+    return _fail(message, remedy, error.exit_code)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,13 @@ def wrote(path: Path, then: str | None = None) -> None:
     """Print the end of a verb's text: the written path and the next command."""
     say(f"Wrote {path}")
     if then:
-        say(f"Next: {then}")
+        say(next_line(then))
+
+
+def next_line(command: str) -> str:
+    """Return the line with the next command, under sudo if this one is: what it wrote is root's."""
+    by_sudo = os.geteuid() == 0 and os.environ.get("SUDO_UID", "0") != "0"
+    return f"Next: {'sudo ' if by_sudo and not command.startswith('sudo ') else ''}{command}"
 
 
 def warn(message: str) -> None:
@@ -127,6 +133,11 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
     Raises:
         SpoolscopeError: it exists and ``force`` is not set, or it is not spoolscope's to remove.
     """
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+        # Before the work, which may take minutes.
+        raise SpoolscopeError(
+            f"{path.parent} may not be written", remedy="give another -o, or use sudo"
+        )
     if not _is_there(path):
         yield
         return

@@ -99,7 +99,9 @@ def command(
             whole |= engine.explain(options["order"], [])
             whole.pop("path")
             whole.pop("explained")
-            _print(marked(whole, opened), [*_whole(summary, whole), *said], as_json=as_json)
+            then = f"Next: sudo spoolscope replay {trace} --on ext4 --on xfs -o OUT"
+            lines = [*_whole(summary, whole), *said, then]
+            _print(marked(whole, opened), lines, as_json=as_json)
     return 0 if opened.meta.get("complete") else INCOMPLETE
 
 

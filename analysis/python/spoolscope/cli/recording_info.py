@@ -7,7 +7,7 @@ from typing import Any
 
 from spoolscope.analysis.frozen import frozen_words
 from spoolscope.cli.names import marked, named, names_lines
-from spoolscope.cli.output import emit_json, wrapped
+from spoolscope.cli.output import emit_json, next_line, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.tracers.hook import Ran
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
@@ -100,4 +100,4 @@ def _print(facts: dict[str, Any], recording: Recording, of_names: list[str]) -> 
     for line in of_names:
         say(line)
     if facts["traces"]:
-        say(f"Next: spoolscope explain {recording.path / facts['traces'][-1]['name']}")
+        say(next_line(f"spoolscope explain {recording.path / facts['traces'][-1]['name']}"))

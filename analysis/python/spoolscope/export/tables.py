@@ -1,8 +1,10 @@
 """The tables of a trace and the derived ones, as files of CSV or as one SQLite database."""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,7 +52,7 @@ class Sqlite:
 
     def write(self, content: Content, output: Path) -> None:
         """Write the database; truth values are 0 and 1."""
-        with closing(sqlite3.connect(output)) as base:
+        with errors_of_the_disk(output), closing(sqlite3.connect(output)) as base:
             base.execute("PRAGMA journal_mode = OFF")  # the file appears whole or not at all
             base.execute("PRAGMA synchronous = OFF")
             for table, batches in _tables(content):
@@ -67,6 +69,17 @@ class Sqlite:
             meta = [(name, cell(value)) for name, value in content.trace.meta.items()]
             base.executemany("INSERT INTO meta VALUES (?, ?)", meta)
             base.commit()
+
+
+@contextmanager
+def errors_of_the_disk(output: Path) -> Iterator[None]:
+    """Turn SQLite's word for a full disk into that of the operating system."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output)) from error
 
 
 def _create(base: sqlite3.Connection, table: AskedTable) -> None:

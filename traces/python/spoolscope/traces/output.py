@@ -107,7 +107,10 @@ def work_directory(output: Path, kind: unfinished.Kind = "output") -> Path:
         SpoolscopeError: another command is writing the same output.
     """
     place = place_of(output)
-    work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    except OSError as error:  # it names a directory that nobody gave
+        raise OSError(error.errno, error.strerror, str(place.parent)) from error
     # At least one of two concurrent commands sees the lock of the other, so not both go on.
     unfinished.begin(work, kind, place)
     others = re.compile(rf"\.{re.escape(place.name)}\.[a-z0-9_]{{8}}")
