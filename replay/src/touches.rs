@@ -166,6 +166,11 @@ fn opened(op: &PlanOp) -> Touches {
     [first(op, need, makes), None]
 }
 
+/// Returns whether a call is to change two names' places.
+pub fn exchanges(op: &PlanOp) -> bool {
+    kind(op) == Kind::Rename && op.flags & EXCHANGE != 0
+}
+
 fn renamed(op: &PlanOp) -> Touches {
     let (need, makes) = match op.flags {
         flags if flags & EXCHANGE != 0 => (Need::Present(0), Makes::Swapped),
@@ -203,6 +208,8 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
     let rename = kind(op) == Kind::Rename;
     match -op.ret as i32 {
         libc::ENOENT if pair && op.path2 == NONE => (Need::Any, Need::Any),
+        // Either of the two may have been missing.
+        libc::ENOENT if exchanges(op) => (Need::Any, Need::Any),
         libc::ENOENT if !creates(op) => (Need::Absent, Need::Any),
         libc::EEXIST if rename && op.flags & NOREPLACE == 0 => (Need::Present(0), Need::Full),
         libc::EEXIST if pair => (Need::Any, Need::Present(0)),

@@ -10,6 +10,11 @@ pub fn was_denied(op: &PlanOp) -> bool {
     denied && kind(op) != Kind::Identity
 }
 
+/// Returns whether an object had no room for an extended attribute beside its others.
+pub fn lacked_room(op: &PlanOp) -> bool {
+    op.ret == -i64::from(libc::ENOSPC) && kind(op) == Kind::SetXattr
+}
+
 /// Longer files may be too long for a filesystem, shorter ones only for a limit (ulimit -f).
 const LONGEST: i64 = 1 << 40;
 

@@ -17,7 +17,9 @@ pub use attributes::{
     MODE_AS_ACL, XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr,
     xattr_call, xattr_role,
 };
-pub use failures::{machine_lacked, to_write, was_deadlock, was_denied, was_interrupted};
+pub use failures::{
+    lacked_room, machine_lacked, to_write, was_deadlock, was_denied, was_interrupted,
+};
 pub use kind::{Kind, kind};
 pub use named::{base, end, has_second_path, is_empty_path, leads_through, leads_up, uses_path};
 pub use opening::OpenFlags;

@@ -18,7 +18,8 @@ const FAULTS: u32 = 2;
 /// Names that moved directories may add before the search is not worth it.
 const MOST_NAMES: usize = 4_096;
 
-/// Returns an order of rivals that explains their results, as far as it is certain.
+/// Returns an order of rivals that explains their results, as far as it is certain; true if one
+/// changed a name there: an open with `O_CREAT` may have found its file.
 ///
 /// The order reaches at least to `at`; no operation comes before its `earliest_ns`; the steps tried
 /// are taken off `allowance`.
@@ -30,7 +31,7 @@ pub fn settle(
     at: u32,
     earliest_ns: impl FnMut(u32) -> i64,
     allowance: &mut u64,
-) -> Option<Vec<u32>> {
+) -> Option<Vec<(u32, bool)>> {
     let mut board = Board::new(world, ops, by_name, &rivals.members, earliest_ns)?;
     let ended = |member: &&u32| ops[**member as usize].end_ns <= rivals.complete_until_ns;
     board.question.required = rivals.members.iter().filter(ended).count();
@@ -39,10 +40,13 @@ pub fn settle(
         board.forget_presumed(ops);
         (0..=FAULTS).find_map(|faults| tried(&board, faults))
     })?;
-    let mut order: Vec<u32> = found.iter().map(|at| board.ops[*at]).collect();
-    let unsure = |at: &u32| ops[*at as usize].end_ns > rivals.sure_until_ns;
+    let steps = found.into_iter();
+    let mut order: Vec<(u32, bool)> = steps
+        .map(|(step, changes)| (board.ops[step], changes))
+        .collect();
+    let unsure = |(at, _): &(u32, bool)| ops[*at as usize].end_ns > rivals.sure_until_ns;
     let sure = order.iter().position(unsure).unwrap_or(order.len());
-    let own = order.iter().position(|other| *other == at)? + 1;
+    let own = order.iter().position(|(other, _)| *other == at)? + 1;
     order.truncate(sure.max(own));
     Some(order)
 }

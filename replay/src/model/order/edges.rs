@@ -56,6 +56,8 @@ pub struct Edges<'a> {
     /// Tracks of inodes that may be written to; one that is only read needs none.
     of_data: HashMap<u64, Track>,
     leased: HashSet<u64>,
+    /// An object had no room for an attribute: all changes of its others count.
+    pub(in crate::model) crowded: bool,
     /// A file may inherit the group of its directory.
     pub(in crate::model) inherits: bool,
     waited: Vec<HashMap<u32, u32>>,
@@ -89,6 +91,9 @@ impl<'a> Edges<'a> {
                 .filter(|(_, op)| semantics::lease(op) == Some(Lease::Asks))
                 .map(|(_, op)| op.ino)
                 .collect(),
+            crowded: plan
+                .of_kind(|kind| kind == Kind::SetXattr)
+                .any(|(_, op)| semantics::lacked_room(op)),
             inherits: subjects::may_be_inherited(plan),
             waited: vec![HashMap::new(); n_threads],
             found: Vec::new(),

@@ -83,9 +83,17 @@ impl Edges<'_> {
         if lists {
             return;
         }
+        let full = semantics::lacked_room(op);
+        if self.crowded && (writes || full) {
+            let access = Access {
+                op: at,
+                definite: true,
+            };
+            self.access(Key::Xattrs(subject), writes, access);
+        }
         let access = Access {
             op: at,
-            definite: writes,
+            definite: writes || world.found_by(op).is_some(),
         };
         match writes {
             true => self.change(op, world, access, |subject| Key::Xattr(subject, op.path2)),

@@ -19,4 +19,5 @@ mod refusals;
 mod rivals;
 mod search;
 mod seen_sizes;
+mod seen_xattrs;
 mod subjects;

@@ -23,6 +23,7 @@ use crate::model::order::reasons::Reasons;
 use crate::model::order::refusals;
 use crate::model::order::rivals::{self, ByName, Rivals, conflict};
 use crate::model::order::seen_sizes;
+use crate::model::order::seen_xattrs;
 use crate::model::state::effects;
 use crate::model::state::locks::Locks;
 use crate::model::state::processes::effective_ns;
@@ -43,7 +44,11 @@ const ALLOWANCE_PER_OP: u64 = 20;
 struct Turn {
     contest: u32,
     index: usize,
+    /// False if it left the names of the contest as they were.
+    changes: bool,
+    /// Its neighbours in that order among those that are not placed.
     previous: Option<u32>,
+    next: Option<u32>,
 }
 
 /// The walk over the trace; `world` ends as the expected final state.
@@ -234,15 +239,30 @@ impl<'a> Linear<'a> {
             allowance,
         );
         self.contests += 1;
-        let mut previous = None;
-        for (index, op) in found.into_iter().flatten().enumerate() {
+        let found = found.unwrap_or_default();
+        for (index, (op, changes)) in found.iter().copied().enumerate() {
+            let neighbour = |index: usize| found.get(index).map(|(op, _)| *op);
             let turn = Turn {
                 contest: self.contests,
                 index,
-                previous,
+                changes,
+                previous: index.checked_sub(1).and_then(neighbour),
+                next: neighbour(index + 1),
             };
             self.turns.insert(op, turn);
-            previous = Some(op);
+        }
+    }
+
+    /// Takes away the turn of an operation that gets its place.
+    fn end_turn(&mut self, at: u32) {
+        let Some(turn) = self.turns.remove(&at) else {
+            return;
+        };
+        if let Some(before) = turn.previous.and_then(|it| self.turns.get_mut(&it)) {
+            before.next = turn.next;
+        }
+        if let Some(after) = turn.next.and_then(|it| self.turns.get_mut(&it)) {
+            after.previous = turn.previous;
         }
     }
 
@@ -263,22 +283,40 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// Returns an operation, after those that precede it in its contest if all have begun.
+    /// Returns an operation, after those that must precede it if all of them have begun.
     fn turns_up_to(&self, at: u32) -> Vec<u32> {
+        let chain = self.chain(at);
+        match chain.iter().any(|before| *before >= self.next) {
+            true => vec![at],
+            false => chain,
+        }
+    }
+
+    /// Returns an operation, after those without a place that its contest needs before it, directly
+    /// or for others. Two that leave each other's names alone may change places: sizes, attributes
+    /// and locks tell their order.
+    fn chain(&self, at: u32) -> Vec<u32> {
         let mut chain = vec![at];
-        let mut last = at;
-        while let Some(previous) = self.turns.get(&last).and_then(|turn| turn.previous) {
-            if self.placed[previous as usize] {
-                break;
+        let before = |of: &u32| self.turns.get(of).and_then(|turn| turn.previous);
+        for other in std::iter::successors(before(&at), before) {
+            if chain.iter().any(|later| self.is_kept(other, *later)) {
+                chain.push(other);
             }
-            if previous >= self.next {
-                return vec![at];
-            }
-            chain.push(previous);
-            last = previous;
         }
         chain.reverse();
         chain
+    }
+
+    /// Returns whether two operations of one contest keep the order that it gave them.
+    fn is_kept(&self, one: u32, later: u32) -> bool {
+        let changes = |at: u32| self.turns.get(&at).is_some_and(|turn| turn.changes);
+        let (op, names) = (&self.ops[later as usize], self.world.names());
+        match (changes(one), changes(later)) {
+            (false, false) => false,
+            // A new file may have the number of one that went before.
+            (true, _) if semantics::is_birth(op) => true,
+            _ => conflict(names, &rivals::keys(names, op), &self.ops[one as usize]),
+        }
     }
 
     fn place_next(&mut self, at: u32) {
@@ -303,14 +341,9 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// Returns whether a contest needs `at` before `other`: a name changes in between, or by it.
+    /// Returns whether a contest needs `at` before `other`.
     fn is_held_back(&self, other: u32, at: u32) -> bool {
-        if !self.has_later_turn(other, at) {
-            return false;
-        }
-        let before = |of: &u32| self.turns.get(of).and_then(|turn| turn.previous);
-        let mut between = std::iter::successors(Some(other), before).take_while(|of| *of != at);
-        between.any(|of| effects::changes_names(&self.ops[of as usize]))
+        self.has_later_turn(other, at) && self.chain(other).contains(&at)
     }
 
     /// Pulls forward the overlapping operations that this result depends on.
@@ -367,6 +400,7 @@ impl<'a> Linear<'a> {
         // A contest has taken all rivals for names into account already.
         named && !self.turns.contains_key(&at)
             || seen_sizes::explained_by(&self.world, op, cause)
+            || seen_xattrs::explained_by(&self.world, op, cause)
             || self.locks.explained_by(op, cause, &self.world)
             || refusals::explained_by(&self.world, op, cause)
     }
@@ -409,7 +443,8 @@ impl<'a> Linear<'a> {
             met == Some(false)
         });
         let refused = !refusals::is_missing(&self.world, op);
-        match !contradicted && refused && seen_sizes::fits(&self.world, op) && self.locks_fit(at) {
+        let seen = seen_sizes::fits(&self.world, op) && seen_xattrs::fits(&self.world, op);
+        match !contradicted && refused && seen && self.locks_fit(at) {
             false => Some(false),
             true => sure.then_some(true),
         }
@@ -428,7 +463,7 @@ impl<'a> Linear<'a> {
         let waiting: SmallVec<[u32; 32]> = SmallVec::from_slice(&self.in_flight);
         for other in waiting {
             let skip = other == at || self.placed[other as usize] || self.busy.contains(&other);
-            if !skip && !self.has_later_turn(other, at) && self.must_precede(other, at) {
+            if !skip && !self.is_held_back(other, at) && self.must_precede(other, at) {
                 self.place(other);
             }
         }
@@ -439,6 +474,7 @@ impl<'a> Linear<'a> {
         let named = || !self.turns.contains_key(&at) && self.spoils_name(op, before);
         let spoils = named()
             || seen_sizes::spoilt_by(&self.world, before, op)
+            || seen_xattrs::spoilt_by(&self.world, before, op)
             || self.locks.spoils(op, before, &self.world)
             || refusals::spoilt_by(&self.world, before, op);
         spoils && self.fits(other) != Some(false)
@@ -462,7 +498,7 @@ impl<'a> Linear<'a> {
     fn apply(&mut self, at: u32) {
         let op = &self.ops[at as usize];
         self.placed[at as usize] = true;
-        self.turns.remove(&at);
+        self.end_turn(at);
         self.in_flight.retain(|other| *other != at);
         let (changes, closed) = self.locks.apply(op, &self.world);
         self.edges.let_go(at, &closed);

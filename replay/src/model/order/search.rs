@@ -97,10 +97,10 @@ pub struct Question {
     pub children: Vec<Vec<u16>>,
 }
 
-/// Finds an order of the steps, as their indices.
+/// Finds an order of the steps, as their indices; true if a step changed a cell.
 ///
 /// Up to `faults` results may stay unexplained; the steps tried are taken off `allowance`.
-pub fn order(question: &Question, faults: u32, allowance: &mut u64) -> Option<Vec<usize>> {
+pub fn order(question: &Question, faults: u32, allowance: &mut u64) -> Option<Vec<(usize, bool)>> {
     let steps = &question.steps;
     debug_assert!(steps.len() <= MOST && steps.is_sorted_by_key(|step| step.end_ns));
     let budget = BUDGET.min(*allowance);
@@ -126,7 +126,7 @@ struct Search<'a> {
     children: &'a [Vec<u16>],
     cells: Vec<Cell>,
     undo: Vec<(u16, Cell)>,
-    order: Vec<usize>,
+    order: Vec<(usize, bool)>,
     /// States that led nowhere.
     dead: HashSet<(Placed, u64, u32)>,
     /// Fingerprint of the cells, apart from that at the start.
@@ -151,13 +151,13 @@ impl Search<'_> {
         for at in at_once {
             let mark = self.undo.len();
             if self.check(at) && self.undo.len() == mark {
-                return self.attempt(placed, at, faults);
+                return self.attempt(placed, (at, false), faults);
             }
             self.back_to(mark);
         }
         for at in &next {
             let mark = self.undo.len();
-            if self.check(*at) && self.act(*at) && self.attempt(placed, *at, faults) {
+            if self.check(*at) && self.act_and_go_on(placed, *at, faults) {
                 return true;
             }
             self.back_to(mark);
@@ -165,7 +165,8 @@ impl Search<'_> {
         for at in next.into_iter().filter(|_| faults > 0) {
             let mark = self.undo.len();
             self.act(at);
-            if self.attempt(placed, at, faults - 1) {
+            let changes = self.undo.len() > mark;
+            if self.attempt(placed, (at, changes), faults - 1) {
                 return true;
             }
             self.back_to(mark);
@@ -174,9 +175,14 @@ impl Search<'_> {
         false
     }
 
-    fn attempt(&mut self, placed: Placed, at: usize, faults: u32) -> bool {
-        self.order.push(at);
-        let found = self.descend(placed.with(at), faults);
+    fn act_and_go_on(&mut self, placed: Placed, at: usize, faults: u32) -> bool {
+        let mark = self.undo.len();
+        self.act(at) && self.attempt(placed, (at, self.undo.len() > mark), faults)
+    }
+
+    fn attempt(&mut self, placed: Placed, step: (usize, bool), faults: u32) -> bool {
+        self.order.push(step);
+        let found = self.descend(placed.with(step.0), faults);
         if !found {
             self.order.pop();
         }

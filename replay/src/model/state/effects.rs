@@ -6,6 +6,7 @@ use crate::model::state::objects::Predicted;
 use crate::model::state::required_names;
 use crate::model::state::sizes::{Seen, changes_size};
 use crate::model::state::world::World;
+use crate::model::state::xattr_calls::left_by;
 use crate::semantics::{self, Kind, Lock};
 use crate::touches::{self, Makes, Touch};
 
@@ -14,7 +15,7 @@ pub fn changes_anything(op: &PlanOp) -> bool {
     let releases = matches!(semantics::lock(op), Some((Lock::Release, _)));
     let closes = semantics::may_close(semantics::kind(op));
     let permits = matches!(semantics::kind(op), Kind::Chmod | Kind::Chown);
-    releases || closes || permits || changes_size(op) || changes_names(op)
+    releases || closes || permits || changes_size(op) || changes_names(op) || left_by(op).is_some()
 }
 
 /// Returns whether names may come, go or move.

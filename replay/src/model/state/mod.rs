@@ -24,5 +24,5 @@ pub mod slots;
 pub mod space;
 mod ways;
 pub mod world;
-mod xattr_calls;
+pub mod xattr_calls;
 pub mod xattrs;

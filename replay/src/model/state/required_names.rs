@@ -32,13 +32,17 @@ pub fn any_need(world: &World, op: &PlanOp, mut holds: impl FnMut(u32, Need) -> 
     })
 }
 
-/// Returns the names one of which a rename or link missed: the old one, or the new one's directory.
+/// Returns the names one of which a rename or link missed: the old one, or the new one's directory;
+/// for an exchange the new one itself.
 pub fn missing_either(names: &Names, op: &PlanOp) -> Option<(u32, u32)> {
     let nothing = op.ret == -i64::from(libc::ENOENT) && semantics::has_second_path(op);
     let nothing = nothing && !semantics::leads_through(op);
     let known = op.path != NONE && op.path2 != NONE;
-    let parent = (nothing && known).then(|| changing_parent(names, op.path2));
-    parent.flatten().map(|parent| (op.path, parent))
+    let other = (nothing && known).then(|| match touches::exchanges(op) {
+        true => Some(op.path2),
+        false => changing_parent(names, op.path2),
+    });
+    other.flatten().map(|other| (op.path, other))
 }
 
 /// Returns the names that a call changed, or about which its result shows something.
@@ -148,6 +152,21 @@ mod tests {
             assert_eq!(last, ["d", "f"], "{call}");
             assert_eq!(unexplained, 0, "{call}");
         }
+    }
+
+    #[test]
+    fn an_exchange_in_vain_missed_either_name() {
+        let (first, _, unexplained) = walked("A 0-1 renameat2 f gone flags=2 = -2");
+        assert_eq!(
+            (first, unexplained),
+            (vec!["d".to_owned(), "f".to_owned()], 0)
+        );
+        let (_, _, unexplained) = walked(
+            "A 0-1 mkdir x = 0
+             A 2-3 renameat2 x y flags=2 = -2
+             A 4-5 rmdir x = 0",
+        );
+        assert_eq!(unexplained, 0);
     }
 
     #[test]

@@ -48,16 +48,10 @@ impl World<'_> {
 
     /// Learns from a call that read, set or removed an attribute, and applies its effect.
     pub fn note_xattr(&mut self, op: &PlanOp) {
-        let Some(call) = semantics::xattr_call(op).filter(|_| op.path2 != NONE) else {
+        let Some((object, _)) = self.xattr_of(op) else {
             return;
         };
-        let Some(object) = self.target_of(op) else {
-            return;
-        };
-        if self.object(object).is_symlink() && semantics::follows_links(op) {
-            return; // the object it leads to is not recorded
-        }
-        let found = evidence(op, call).filter(|_| self.may_see(op));
+        let found = self.found_by(op);
         let shown = self.shown_xattrs(object).iter();
         let shown = shown.copied().find(|(name, _)| *name == op.path2);
         let lives = self.xattrs.met.entry(object).or_default();
@@ -66,19 +60,38 @@ impl World<'_> {
             life.first = found.map(|found| match found {
                 Found::Absent => None,
                 Found::Length(length) => Some(length),
-                Found::MoreThan(least) => Some(shown.map_or(least, |(_, length)| length)),
+                Found::AtLeast(least) => Some(shown.map_or(least, |(_, length)| length)),
             });
         }
-        if op.ret >= 0 && call != XattrCall::Get {
-            let (sets, by_acl) = (call == XattrCall::Set, semantics::mode_by_acl(op).is_some());
-            // An ACL that holds no more than a mode becomes that mode in the kernel.
-            let there = sets && !(by_acl && op.size == semantics::MODE_AS_ACL);
+        if let Some(length) = left_by(op) {
+            let by_acl = semantics::mode_by_acl(op).is_some();
             life.last = Some(Xattr {
-                length: there.then_some(op.size.max(0) as u32),
+                length,
                 ino: op.ino,
-                mode_unknown: sets && !by_acl,
+                mode_unknown: semantics::xattr_call(op) == Some(XattrCall::Set) && !by_acl,
             });
         }
+    }
+
+    /// Returns the object and the name of the attribute that a call is about.
+    pub fn xattr_of(&self, op: &PlanOp) -> Option<(u32, u32)> {
+        semantics::xattr_call(op).filter(|_| op.path2 != NONE)?;
+        let object = self.target_of(op)?;
+        // The object that a symlink leads to is not recorded.
+        let elsewhere = self.object(object).is_symlink() && semantics::follows_links(op);
+        (!elsewhere).then_some((object, op.path2))
+    }
+
+    /// Returns the present length of an attribute, or that it is absent; `None` if no call shows it.
+    pub fn xattr_now(&self, (object, name): (u32, u32)) -> Option<Option<u32>> {
+        let life = self.xattrs.met.get(&object)?.get(&name)?;
+        life.last.map(|last| last.length).or(life.first)
+    }
+
+    /// Returns what a call shows of its attribute.
+    pub fn found_by(&self, op: &PlanOp) -> Option<Found> {
+        let call = semantics::xattr_call(op)?;
+        evidence(op, call).filter(|_| self.may_see(op))
     }
 
     /// Returns whether a call sees an attribute: trusted ones exist only for root, see xattr(7).
@@ -133,17 +146,40 @@ impl World<'_> {
 }
 
 /// The state of an attribute just before a call, as its result shows it.
-enum Found {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
     Absent,
     Length(u32),
-    MoreThan(u32),
+    /// At least so many bytes.
+    AtLeast(u32),
+}
+
+impl Found {
+    /// Returns whether an attribute of this length, or without one an absent attribute, is what a
+    /// call found.
+    pub fn fits(self, now: Option<u32>) -> bool {
+        match (self, now) {
+            (Self::Absent, now) => now.is_none(),
+            (Self::Length(length), now) => now == Some(length),
+            (Self::AtLeast(least), now) => now.is_some_and(|length| length >= least),
+        }
+    }
+}
+
+/// Returns the length of its attribute after a call that set or removed it: `None` inside if absent.
+pub fn left_by(op: &PlanOp) -> Option<Option<u32>> {
+    let call = semantics::xattr_call(op).filter(|call| op.ret >= 0 && *call != XattrCall::Get)?;
+    // An ACL that holds no more than a mode becomes that mode in the kernel.
+    let is_mode = semantics::mode_by_acl(op).is_some() && op.size == semantics::MODE_AS_ACL;
+    let there = call == XattrCall::Set && !is_mode;
+    Some(there.then_some(op.size.max(0) as u32))
 }
 
 fn evidence(op: &PlanOp, call: XattrCall) -> Option<Found> {
-    let there = Some(Found::MoreThan(0));
+    let there = Some(Found::AtLeast(0));
     match (call, -op.ret as i32) {
         (_, libc::ENODATA) => Some(Found::Absent),
-        (XattrCall::Get, libc::ERANGE) => Some(Found::MoreThan(op.size.max(0) as u32 + 1)),
+        (XattrCall::Get, libc::ERANGE) => Some(Found::AtLeast(op.size.max(0) as u32 + 1)),
         (XattrCall::Get, _) if op.ret >= 0 => Some(Found::Length(op.ret as u32)),
         (XattrCall::Set, libc::EEXIST) => there,
         (XattrCall::Set, _) if op.ret >= 0 => match op.flags as i32 {

@@ -190,3 +190,59 @@ fn a_size_is_seen_after_the_change_that_a_contest_for_the_name_left_for_later() 
     );
     assert!(comes_before(&script, 2, 3));
 }
+
+#[test]
+fn an_open_that_found_its_file_makes_no_name_and_is_held_back_by_none() {
+    let script = format!(
+        "A 0-1 openat b ino=5 {MADE}
+         A 2-3 write b fd=3 ino=5 off=0 size=100 osize=100 omode=100600 = 100
+         A 4-5 openat t ino=6 {MADE}
+         B 10-900 openat b flags=1102 ino=5 omode=100600 osize=0 = 4
+         A 20-21 stat b ino=5 omode=100600 osize=0 = 0
+         A 30-31 rename t a = 0"
+    );
+    assert!(comes_before(&script, 3, 4));
+}
+
+#[test]
+fn a_size_tells_the_order_where_no_name_changes() {
+    let script = format!(
+        "A 0-1 openat a ino=5 {MADE}
+         A 5-50 openat a flags=1102 ino=5 omode=100600 osize=0 = 4
+         B 10-100 truncate a off=1731 = 0
+         A 60-61 write a fd=4 ino=5 off=0 size=700 osize=700 omode=100600 = 700
+         A 70-71 fstat a fd=4 ino=5 omode=100600 osize=700 = 0
+         B 110-111 stat a ino=5 omode=100600 osize=1731 = 0"
+    );
+    assert!(comes_before(&script, 4, 2));
+}
+
+#[test]
+fn changes_of_other_names_in_a_contest_hold_nothing_back() {
+    // The rename of t is in the contest of a, through B's rename; that has nothing to do with b.
+    let script = format!(
+        "A 0-1 openat b ino=5 {MADE}
+         A 2-3 write b fd=3 ino=5 off=0 size=100 osize=100 omode=100600 = 100
+         A 4-5 openat t ino=6 {MADE}
+         B 6-7 openat u ino=7 {MADE}
+         C 10-900 openat b flags=1102 ino=5 omode=100600 osize=0 = 4
+         B 15-60 rename u a = 0
+         A 20-21 stat b ino=5 omode=100600 osize=0 = 0
+         A 30-50 rename t a = 0
+         A 70-71 link b c = 0
+         A 80-81 unlink c = 0"
+    );
+    assert!(comes_before(&script, 4, 6));
+}
+
+#[test]
+fn an_exchange_in_vain_comes_when_one_of_its_names_is_missing() {
+    let script = format!(
+        "A 0-1 openat a ino=5 {MADE}
+         A 2-3 openat b ino=6 {MADE}
+         A 10-50 renameat2 a b flags=2 = -2
+         B 20-60 unlink b = 0
+         B 70-80 stat a ino=5 omode=100600 osize=0 = 0"
+    );
+    assert!(comes_before(&script, 3, 2));
+}

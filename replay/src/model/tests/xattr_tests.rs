@@ -2,7 +2,7 @@
 
 use crate::model::expect::tree::Tree;
 use crate::model::order::one_order::Linear;
-use crate::model::tests::order_tests::edges;
+use crate::model::tests::order_tests::{edges, order};
 use crate::testing::plan;
 
 /// Returns attributes of the tree before, and after: file, name, length.
@@ -141,4 +141,53 @@ fn the_last_of_several_sets_and_what_it_gives_come_in_order() {
     ";
     assert_eq!(edges(script), [(1, 0), (2, 3), (3, 1)]);
     assert_eq!(both(script)[1], known(&[("a", "user.x", 6)]));
+}
+
+#[test]
+fn one_that_is_missed_was_removed_before() {
+    let script = "
+        tree a ino=1
+        A 0-10 setxattr a user.x size=5 = 0
+        B 20-90 removexattr a user.x = 0
+        A 30-40 getxattr a user.x size=9 = -61
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(1, 0), (2, 1)]);
+}
+
+#[test]
+fn one_that_is_found_is_removed_later() {
+    let script = "
+        tree a ino=1
+        A 0-10 setxattr a user.x size=5 = 0
+        A 20-90 getxattr a user.x size=9 = 5
+        B 30-40 removexattr a user.x = 0
+    ";
+    assert_eq!(order(script), (vec![0, 1, 2], 0));
+    assert_eq!(edges(script), [(2, 1)]);
+}
+
+#[test]
+fn of_two_that_remove_it_one_finds_what_was_set_in_between() {
+    let script = "
+        tree a ino=1
+        A 0-10 setxattr a user.x size=5 = 0
+        B 20-200 removexattr a user.x = 0
+        A 30-40 removexattr a user.x = 0
+        A 50-150 setxattr a user.x size=6 flags=1 = 0
+        A 210-220 getxattr a user.x size=9 = -61
+    ";
+    assert_eq!(order(script), (vec![0, 2, 3, 1, 4], 0));
+}
+
+#[test]
+fn one_without_room_comes_between_those_that_took_and_gave_it() {
+    let script = "
+        tree a ino=1
+        A 0-10 setxattr a user.x size=3000 = 0
+        B 20-30 setxattr a user.y size=2000 = -28
+        A 40-50 removexattr a user.x = 0
+        B 60-70 setxattr a user.z size=3000 = 0
+    ";
+    assert_eq!(edges(script), [(1, 0), (2, 1), (3, 2)]);
 }
