@@ -76,6 +76,7 @@ def maker(where):
         while not all(done[:]):
             os.close(os.open(f"{where}/new", os.O_CREAT | os.O_WRONLY))
             os.unlink(f"{where}/new")
+            time.sleep(0.001)
     return work
 start("reader", lambda: reader(0)); start("reader2", lambda: reader(1))
 start("victim", maker("busy")); start("bystander", maker("calm"))
