@@ -16,12 +16,15 @@ from spoolscope.tracers.plain_calls import (
     OPEN,
     OTHER,
     PLAIN,
+    REMOVE,
+    RENAME,
     descriptors_of,
     kinds_of,
+    second_descriptors_of,
 )
 from spoolscope.tracers.resolve import resolve
 from spoolscope.tracers.resolved import Resolved
-from spoolscope.traces.abi import AT_FDCWD, F_DUPFD, O_CLOEXEC
+from spoolscope.traces.abi import AT_FDCWD, F_DUPFD, O_CLOEXEC, RENAME_EXCHANGE
 
 COLUMNS = ("path", "path2", "given", "given2", "base", "base2", "comm", "elsewhere")
 SETLK = 6
@@ -45,8 +48,12 @@ def random_story(new_story, seed: int):
             case 4:
                 command = draw.choice((F_DUPFD, SETLK))
                 story.call(pid, "fcntl", fd, command, 0, ret=draw.choice((fd, -11)), **known)
+            case 5 if number % 2:
+                old, new = draw.choice((f"{ino}", f"/home/{ino}")), f"moved{number}"
+                flags = draw.choice((0, RENAME_EXCHANGE))
+                story.call(pid, "renameat2", draw.choice((fd, AT_FDCWD)), old, AT_FDCWD, new, flags)
             case 5:
-                story.call(pid, "rename", f"{ino}", f"moved{number}")
+                story.call(pid, draw.choice(("unlink", "rmdir")), f"/spool/queue/{ino}")
             case 6:
                 story.call(pid, "stat", f"/spool/queue/{ino}", ret=draw.choice((0, -2)))
             case 8:
@@ -83,7 +90,7 @@ def test_names_are_the_same_as_among_the_others(new_story, monkeypatch, seed) ->
     capture = random_story(new_story, seed).end()
     apart = resolve(capture)
     kinds = kinds_of(capture.records["syscall"])
-    assert {OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN} == set(kinds.tolist())
+    assert {OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN, REMOVE, RENAME} == set(kinds.tolist())
     assert BASE_FD in apart.base[kinds == PLAIN]
     monkeypatch.setattr(resolving, "kinds_of", lambda calls: np.full(len(calls), OTHER, np.int8))
     assert shown(apart) == shown(resolve(capture))
@@ -113,9 +120,14 @@ def test_what_may_change_something_is_not_plain(new_story) -> None:
     story.call(1, "stat", 0)
     story.call(1, "getxattr", "x", "user.name")
     story.call(1, "execve", "x", ret=-2)
+    story.call(1, "unlinkat", 6, "x", 0)
+    story.call(1, "renameat", 6, "x", 7, "y")
+    story.call(1, "rename", "x", "y", ret=-18)
     calls = story.end().records["syscall"]
     calls["path2"][4] = calls["path"][4]
     kinds = kinds_of(calls).tolist()
     assert kinds[:8] == [PLAIN, CLOSE, IDLE, OTHER, OTHER, PLAIN, OTHER, OTHER]
-    assert kinds[8:] == [LOOK, OPEN, PLAIN, OTHER, OTHER, OTHER]
+    assert kinds[8:14] == [LOOK, OPEN, PLAIN, OTHER, OTHER, OTHER]
+    assert kinds[14:] == [REMOVE, RENAME, OTHER]
+    assert second_descriptors_of(calls)[14:].tolist() == [AT_FDCWD, 7, AT_FDCWD]
     assert descriptors_of(calls)[[0, 2, 8, 10]].tolist() == [7, 5, AT_FDCWD, 6]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from spoolscope.tracers.named import Named
 from spoolscope.tracers.namespace import Namespace
 from spoolscope.tracers.nodes import Key, Node, beyond
-from spoolscope.tracers.processes import OpenFile, Process
+from spoolscope.tracers.processes import OpenFile, Process, as_open_file
 from spoolscope.traces.abi import (
     AT_REMOVEDIR,
     CLOSE_RANGE_CLOEXEC,
@@ -133,13 +133,25 @@ def apply(done: Done) -> None:
 
 
 def flags_at(shape: Shape) -> int:
-    """Return the position of the flags of a call that opens, -1 if it has none."""
+    """Return the position of the flags of a call, -1 if it has none."""
     return 2 if shape.name == "openat2" else shape.flags
 
 
+def implied_flags(shape: Shape) -> int:
+    """Return the flags that a call without flags acts as if it had."""
+    kind, effect = CALLS[shape.name].kind, CALLS[shape.name].effect
+    if kind == "rmdir":
+        return AT_REMOVEDIR
+    return O_CREAT if effect == "opens" else 0
+
+
+def _flags(done: Done) -> int:
+    at = flags_at(done.shape)
+    return done.row.args[at] if at >= 0 else implied_flags(done.shape)
+
+
 def _opened(done: Done) -> None:
-    row, at = done.row, flags_at(done.shape)
-    flags = row.args[at] if at >= 0 else O_CREAT
+    row, flags = done.row, _flags(done)
     key, number = (row.dev, row.ino), row.position
     opened(
         done.space,
@@ -193,7 +205,7 @@ def opened(
         node.children = {}
     # Number of the open file description; the recorder's own numbers (32 bits) are not negative.
     own = -1 - number
-    process.fds[fd] = OpenFile(node, key, flags & O_CLOEXEC > 0, flags, mode, own)
+    process.fds[fd] = as_open_file((node, key, flags & O_CLOEXEC > 0, flags, mode, own, 0, -1))
 
 
 def _closed(done: Done) -> None:
@@ -252,8 +264,12 @@ def _changed_root(done: Done) -> None:
 
 
 def _renamed(done: Done) -> None:
-    space, old, new = done.space, done.path, done.path2
-    exchange = done.shape.flags >= 0 and done.row.args[done.shape.flags] & RENAME_EXCHANGE
+    renamed(done.space, done.path, done.path2, _flags(done))
+
+
+def renamed(space: Namespace, old: bytes | None, new: bytes | None, flags: int) -> None:
+    """Apply a rename of names, None if unknown, with the flags of the call."""
+    exchange = flags & RENAME_EXCHANGE
     if old is not None and new is not None:
         space.exchange(old, new) if exchange else space.rename(old, new)
         return
@@ -287,10 +303,13 @@ def _made_symlink(done: Done) -> None:
 
 
 def _removed(done: Done) -> None:
-    if done.path is not None:
-        at = done.shape.flags
-        directory = done.shape.name == "rmdir" or (at >= 0 and done.row.args[at] & AT_REMOVEDIR > 0)
-        done.space.removed(done.path, directory=directory)
+    removed(done.space, done.path, _flags(done))
+
+
+def removed(space: Namespace, path: bytes | None, flags: int) -> None:
+    """Apply a removal of a name, None if unknown, with the flags of the call."""
+    if path is not None:
+        space.removed(path, directory=flags & AT_REMOVEDIR > 0)
 
 
 _BY_EFFECT: dict[str, Callable[[Done], None]] = {

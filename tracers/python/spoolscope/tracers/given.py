@@ -13,8 +13,6 @@ def normal(path: bytes) -> bytes:
 
     This is lexical: paths with ``..`` after a symlink to a directory do not occur in spools.
     """
-    if path[:1] == b"/" != path[-1:] and b"//" not in path and b"/." not in path:
-        return path  # as most are
     parts: list[bytes] = []
     for part in path.split(b"/"):
         if part == _UP:
@@ -22,6 +20,11 @@ def normal(path: bytes) -> bytes:
         elif part not in (b"", _DOT):
             parts.append(part)
     return b"/" + b"/".join(parts)
+
+
+def is_normal(path: bytes) -> bool:
+    """Return whether an absolute path is certainly its own normal form, as most are."""
+    return path[-1:] != b"/" and b"//" not in path and b"/." not in path
 
 
 def is_special(name: bytes) -> bool:

@@ -370,7 +370,10 @@ class Namespace:
         source, target = self.find(old), self.find(new)
         if target is not None and target.origin is not None and target.seen_ns > self.since_ns:
             source = self._moved_before(source, target, old)
-        source, target = source or self.node(old), self.find(new)
+            target = self.find(new)
+        if source is None:
+            source = self.node(old)
+            target = self.find(new)
         if target is not None:
             if source.key is not None and source.key == target.key and source.key in self._linked:
                 return  # rename(2): two names of one file both stay

@@ -1,6 +1,6 @@
-"""Calls that use a descriptor, look at a path or open a file: most of those of a mail server.
+"""Calls that use a descriptor or path, open a file, remove or rename it: most of a mail server's.
 
-They need no more than one name, so they are told apart column by column; only the others become
+They need no more than their names, so they are told apart column by column; only the others become
 rows of Python values.
 """
 
@@ -9,15 +9,15 @@ import errno
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import SHAPES, Shape, changes, flags_at
-from spoolscope.traces.abi import AT_FDCWD, DUPLICATES, F_SETFD, O_CREAT
+from spoolscope.tracers.effects import SHAPES, Shape, changes, flags_at, implied_flags
+from spoolscope.traces.abi import AT_FDCWD, DUPLICATES, F_SETFD
 from spoolscope.traces.calls import CALLS, MARKS, of_effect, of_kind
 from spoolscope.traces.capture import Records
 
-OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN = range(6)
+OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN, REMOVE, RENAME = range(8)
 """A call that is none of them; one that uses its descriptor only; one that might have changed a
 descriptor and did not; one that only ends its descriptor, even if it fails; one that uses its path
-only; one that opened the file at its path."""
+only; one that opened the file at its path; one that removed its path; one that renamed it."""
 
 # Commands by which a call of these names changes descriptors.
 _COMMANDS = dict(
@@ -48,19 +48,31 @@ _WITH_PATH = np.array(
 )  # fmt: skip
 _TWO_NAMES = np.array([shape.has_text or shape.path2 >= 0 for shape in SHAPES])
 _AT = np.array([shape.dirfd >= 0 for shape in SHAPES])
-_OPENS = np.isin(np.arange(len(SHAPES)), [CALLS[name].id for name in of_effect("opens")])
 _FLAGS = np.array([flags_at(shape) for shape in SHAPES])
+_IMPLIED = np.array([implied_flags(shape) for shape in SHAPES], np.uint64)
+_SECOND = np.array([shape.dirfd2 for shape in SHAPES])
+
+
+def _with(effect: str) -> npt.NDArray[np.bool_]:
+    """Return which calls have an effect, by number."""
+    return np.isin(np.arange(len(SHAPES)), [CALLS[name].id for name in of_effect(effect)])
+
+
+_OPENS, _REMOVES, _RENAMES = (_with(effect) for effect in ("opens", "removes", "renames"))
 
 
 def kinds_of(calls: Records) -> npt.NDArray[np.int8]:
-    """Return OTHER, PLAIN, IDLE, CLOSE, LOOK or OPEN for each call."""
+    """Return OTHER, PLAIN, IDLE, CLOSE, LOOK, OPEN, REMOVE or RENAME for each call."""
     number, failed, given = calls["call"], calls["ret"] < 0, calls["path"] > 0
     second = calls["path2"] > 0
     plain = _USES[number] & ~(_HAS_TEXT[number] & second)
     one_name = _WITH_PATH[number] & ~(_TWO_NAMES[number] & second) & (failed | ~_CHANGES[number])
     kinds = np.where(plain | (one_name & ~given & _AT[number]), PLAIN, OTHER).astype(np.int8)
     kinds[one_name & given] = LOOK
-    kinds[_OPENS[number] & given & ~failed] = OPEN
+    done = given & ~failed
+    kinds[_OPENS[number] & done] = OPEN
+    kinds[_REMOVES[number] & done] = REMOVE
+    kinds[_RENAMES[number] & done & second] = RENAME
     kinds[number == _CLOSE] = CLOSE
     for name, commands in _COMMANDS.items():
         if name not in CALLS:
@@ -73,18 +85,28 @@ def kinds_of(calls: Records) -> npt.NDArray[np.int8]:
 
 def descriptors_of(calls: Records) -> npt.NDArray[np.int32]:
     """Return the descriptor that each call uses or begins at, AT_FDCWD if it has none."""
-    at = _POSITION[calls["call"]]
+    return _descriptors(calls, _POSITION[calls["call"]])
+
+
+def second_descriptors_of(calls: Records) -> npt.NDArray[np.int32]:
+    """Return the descriptor at which the second path of each call begins, AT_FDCWD if none."""
+    return _descriptors(calls, _SECOND[calls["call"]])
+
+
+def _descriptors(calls: Records, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     used = calls["args"][np.arange(len(calls)), at.clip(0)]
     descriptors: npt.NDArray[np.int32] = used.astype(np.uint32).view(np.int32)
     descriptors[at < 0] = AT_FDCWD
     return descriptors
 
 
-def flags_of_opens(calls: Records) -> npt.NDArray[np.uint64]:
-    """Return the flags with which calls opened files."""
+def flags_of(calls: Records) -> npt.NDArray[np.uint64]:
+    """Return the flags with which calls opened, removed or renamed files."""
     at = _FLAGS[calls["call"]]
-    flags = calls["args"][np.arange(len(calls)), at.clip(0)]
-    return np.where(at < 0, np.uint64(O_CREAT), flags)
+    flags: npt.NDArray[np.uint64] = calls["args"][np.arange(len(calls)), at.clip(0)]
+    implied = at < 0
+    flags[implied] = _IMPLIED[calls["call"][implied]]
+    return flags
 
 
 def without_path(calls: Records) -> npt.NDArray[np.bool_]:

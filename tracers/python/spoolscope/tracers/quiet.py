@@ -158,7 +158,7 @@ def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
 def _inodes(capture: Capture) -> npt.NDArray[np.uint64]:
     """Return the inode numbers in all records other than those of the walk."""
     numbers = [
-        np.unique(rows[member])
+        pa.array(rows[member]).unique().to_numpy()
         for kind, rows in capture.records.items()
         if kind != "tree"
         for member in rows.dtype.names or ()

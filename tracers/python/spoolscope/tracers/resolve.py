@@ -6,13 +6,24 @@ through open, dup, close, chdir, fork and exec in the order in which the calls r
 
 import errno
 import gc
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spoolscope.tracers.effects import SHAPES, Row, apply, may_change, opened
+from spoolscope.tracers.effects import (
+    SHAPES,
+    Row,
+    apply,
+    may_change,
+    opened,
+    removed,
+    renamed,
+)
 from spoolscope.tracers.named import BASE_FD, BASE_ROOT, NOTHING, Named
 from spoolscope.tracers.plain_calls import (
     CLOSE,
@@ -20,9 +31,12 @@ from spoolscope.tracers.plain_calls import (
     OPEN,
     OTHER,
     PLAIN,
+    REMOVE,
+    RENAME,
     descriptors_of,
-    flags_of_opens,
+    flags_of,
     kinds_of,
+    second_descriptors_of,
     without_path,
 )
 from spoolscope.tracers.processes import Process
@@ -133,35 +147,31 @@ def _go_on(
 ) -> None:
     """Resolve a chunk of calls, whose places in the result are given."""
     processes, space, paths = resolver.processes, resolver.space, resolver.names.paths
-    living, cwd_seen = processes.living(), processes.cwd_seen
     kinds, descriptors = kinds_of(calls), descriptors_of(calls)
-    others = iter(rows_at(calls[kinds == OTHER], places[kinds == OTHER]))
-    looks = _looks(calls[kinds >= LOOK])
-    columns = (calls[name].tolist() for name in ("start_ns", "end_ns", "tid", "pid"))
-    keys = zip(calls["dev"].tolist(), calls["ino"].tolist(), strict=True)
-    views = out.views()
+    others = rows_at(calls[kinds == OTHER], places[kinds == OTHER])
+    looks, seconds = _looks(calls[kinds >= LOOK]), _seconds(calls[kinds == RENAME])
+    ends, tids = calls["end_ns"].tolist(), calls["tid"].tolist()
+    living, cwd_seen, views = processes.living(), processes.cwd_seen, out.views()
     named, based, given = views.path, views.base, views.given
-    comms: list[int] = []
-    comm_of = _Comms(resolver)
-    next_ns = timeline.next_ns
-    for place, kind, fd, key, start_ns, end_ns, tid, pid in zip(
-        places.tolist(), kinds.tolist(), descriptors.tolist(), keys, *columns, strict=True
+    comms = _Comms(resolver, tids)
+    next_at = bisect_left(ends, timeline.next_ns)
+    for at, place, kind, fd, key, start_ns, pid in zip(
+        count(), places.tolist(), kinds.tolist(), descriptors.tolist(), *_members(calls)
     ):
-        if end_ns >= next_ns:
-            timeline.until(end_ns)
-            next_ns = timeline.next_ns
-            comm_of.clear()
+        if at == next_at:
+            comms.until(at)
+            timeline.until(ends[at])
+            next_at = bisect_left(ends, timeline.next_ns, at)
         process = living.get(pid) or processes.of(pid)
         # The kernel recorded the working directory as it was before the thread's first call.
-        if cwd_seen and (cwd := cwd_seen.pop(tid, None)) is not None:
+        if cwd_seen and (cwd := cwd_seen.pop(tids[at], None)) is not None:
             processes.check_cwd(process, cwd)
-        comms.append(comm_of[tid])
         if kind == OTHER:
             _resolve_call(resolver, process, views, next(others))
             continue
         if kind < LOOK:
             node = resolver.of_descriptor(process, fd, key)
-            named[place] = path = resolver.id_of(node)
+            path = resolver.id_of(node) if node is not None else -1
             way = node.way if path < 0 and node is not None else None
             if kind != PLAIN:
                 space.since_ns = start_ns
@@ -170,38 +180,95 @@ def _go_on(
         else:
             text, seen, mode, ret, flags = next(looks)
             first, _ = resolver.looked_at(process, fd, key, text, seen, mode)
-            path, based[place], as_given, way = first
-            named[place] = path
-            if as_given >= 0:
-                given[place] = as_given
-            if kind == OPEN:
+            path, based[place], given[place], way = first
+            if kind >= OPEN:
                 space.since_ns = start_ns
                 name = paths[path] if path >= 0 else None
+            if kind == OPEN:
                 opened(space, process, name, way, ret, flags, key, mode, place)
+            elif kind == REMOVE:
+                removed(space, name, flags)
+            elif kind == RENAME:
+                second = _second(resolver, process, *next(seconds), seen)
+                way = _renamed(resolver, views, place, name, second, flags) or way
             elif way is not None:
                 views.elsewhere[place] = ret in _OF_MOUNTS
+        named[place] = path
         if path < 0:
-            _without_name(resolver, views, way, calls[len(comms) - 1], place)
-    out.comm[places] = comms
-    bare = (kinds == PLAIN) & without_path(calls) & (out.path[places] >= 0)
+            _without_name(resolver, views, way, calls[at], place)
+    comms.until(len(calls))
+    out.comm[places] = comms.numbers
+    _name_bare(out, places, (kinds == PLAIN) & without_path(calls), descriptors)
+
+
+def _name_bare(
+    out: Resolved, places: Int, pathless: npt.NDArray[np.bool_], descriptors: npt.NDArray[np.int32]
+) -> None:
+    """Note where calls begin that might have had a path and named an object without one."""
+    bare = pathless & (out.path[places] >= 0)
     out.base[places[bare]] = np.where(descriptors[bare] >= 0, BASE_FD, BASE_ROOT)
 
 
 class _Comms(dict[int, int]):
-    """Numbers of the names of threads, by thread; to be cleared when one may have changed."""
+    """Numbers of the present names of threads, by thread.
 
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
+    Args:
+        resolver: Has the names.
+        tids: Threads of calls.
+
+    Attributes:
+        numbers: The number of the calling thread's name, call by call.
+    """
+
+    def __init__(self, resolver: Resolver, tids: list[int]) -> None:
+        self._resolver, self._tids = resolver, tids
+        self.numbers: list[int] = []
+
+    def until(self, at: int) -> None:
+        """Name the threads of the calls before this one; names may then change."""
+        self.numbers.extend(map(self.__getitem__, self._tids[len(self.numbers) : at]))
+        self.clear()
 
     def __missing__(self, tid: int) -> int:
         number = self[tid] = self._resolver.comm(tid)
         return number
 
 
+def _members(calls: Records) -> Iterator[Iterable[Any]]:
+    """Yield device and inode, start and process of calls, each as Python values."""
+    yield zip(calls["dev"].tolist(), calls["ino"].tolist(), strict=True)
+    yield calls["start_ns"].tolist()
+    yield calls["pid"].tolist()
+
+
 def _looks(calls: Records) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield path, flags and mode of the object, result, and flags of an open of calls."""
+    """Yield path, recorded flags, mode of the object, result, and flags that calls passed."""
     members = (calls[name].tolist() for name in ("path", "flags", "obj_mode", "ret"))
-    return zip(*members, flags_of_opens(calls).tolist(), strict=True)
+    return zip(*members, flags_of(calls).tolist(), strict=True)
+
+
+def _seconds(calls: Records) -> Iterator[tuple[int, int]]:
+    """Yield the descriptor at which the second path begins, and the path, of calls."""
+    return zip(second_descriptors_of(calls).tolist(), calls["path2"].tolist(), strict=True)
+
+
+def _second(resolver: Resolver, process: Process, dirfd: int, text: int, flags: int) -> Named:
+    """Return the name that the second path of a call leads to."""
+    return resolver.named(process, dirfd, resolver.capture.strings[text], flags)
+
+
+def _renamed(
+    resolver: Resolver, out: Views, place: int, old: bytes | None, second: Named, flags: int
+) -> bytes | None:
+    """Apply a rename to a second name; return the way that led it to another filesystem."""
+    out.path2[place], out.base2[place], out.given2[place], way = second
+    elsewhere = out.elsewhere[place] = way is not None and second.is_elsewhere
+    new = resolver.names.paths[second.path] if second.path >= 0 else None
+    renamed(resolver.space, old, new, flags)
+    below = resolver.processes.below
+    if below.any and old and new:
+        below.renamed(old, new)
+    return way if elsewhere else None
 
 
 def _without_name(

@@ -88,21 +88,12 @@ class Resolver:
 
     def named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
         """Return the name that a path leads to."""
-        found, below = self._named(process, dirfd, raw, flags), self.processes.below
-        if not below.any or found.path < 0:
-            return found
-        way = self.names.paths[found.path]
-        path = below.where(process.mount_ns, way)
-        if path == way:
-            return found
-        return Named(-1 if path is None else self.names.id(path), found.base, way=way)
-
-    def _named(self, process: Process, dirfd: int | None, raw: bytes, flags: int) -> Named:
         node: Node | None
         way: bytes | None = None
         if raw.startswith(b"/"):
             if process.cwd.root is None or flags & CALL_OTHER_VIEW:
-                return self.names.named(b"", raw, BASE_ROOT)
+                found = self.names.named(b"", raw, BASE_ROOT)
+                return self._shown(process, found) if self.processes.below.any else found
             node, kind = process.cwd.root, BASE_ROOT
         elif dirfd is None or dirfd == AT_FDCWD:
             node, way, kind = process.cwd.node, process.cwd.way, BASE_CWD
@@ -111,11 +102,20 @@ class Resolver:
             node, kind = (file.node if file else None), BASE_FD
             way = node.way if node is not None else None
         if way is not None:  # a replay mounts nothing there: the name begins at the top
-            return self.names.named(way, raw, BASE_ROOT)._replace(given=-1)
-        base = self.space.path(node) if node is not None else None
-        if base is None:
+            found = self.names.named(way, raw, BASE_ROOT)._replace(given=-1)
+        elif node is None or (base := self.space.path(node)) is None:
             return Named(-1, kind)
-        return self.names.named(base, raw, kind)
+        else:
+            found = self.names.named(base, raw, kind)
+        return self._shown(process, found) if self.processes.below.any else found
+
+    def _shown(self, process: Process, found: Named) -> Named:
+        """Return the name that a known path leads to through the mounts that a process sees."""
+        way = self.names.paths[found.path]
+        path = self.processes.below.where(process.mount_ns, way)
+        if path == way:
+            return found
+        return Named(-1 if path is None else self.names.id(path), found.base, way=way)
 
     def looked_at(
         self, process: Process, dirfd: int | None, key: Key, path: int, flags: int, mode: int
@@ -127,7 +127,7 @@ class Resolver:
         one name; a file may have several.
         """
         named = self.named(process, dirfd, self.capture.strings[path], flags)
-        (dev, ino), number = key, named.path
+        (dev, ino), number = key, named[0]
         if not ino or (self.names.here[number] if number >= 0 else named.way is not None):
             return named, None
         if number < 0 and mode & S_IFMT != S_IFDIR:
