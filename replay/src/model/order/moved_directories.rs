@@ -72,7 +72,12 @@ impl Held {
             return touch.makes == Makes::Same;
         }
         if !self.names.iter().any(|(known, _)| known == name) {
-            self.names.push((name.to_vec(), touch.need));
+            let need = match touch.need {
+                // It may have been emptied or filled after the move.
+                Need::Full | Need::Empty => Need::Directory,
+                need => need,
+            };
+            self.names.push((name.to_vec(), need));
         }
         if touch.makes == Makes::Gone {
             gone.push(name.to_vec());
@@ -167,6 +172,15 @@ mod tests {
         let others = "A 200-260 unlink trash/a ino=7 = 0
                       B 250-300 rmdir trash = -39";
         assert_eq!(held_in_box(others).2, None);
+    }
+
+    #[test]
+    fn a_directory_in_it_may_have_been_emptied_later() {
+        let (names, _, _) = held_in_box(
+            "A 200-210 rmdir trash/d/e = 0
+             A 300-310 rmdir trash/d = 0",
+        );
+        assert_eq!(names, vec![("/d".to_owned(), Need::Directory)]);
     }
 
     #[test]
