@@ -45,7 +45,7 @@ impl<'a> Walked<'a> {
                 passes: world.take_passes(),
                 listings: linear.listings,
                 unexplained: linear.unexplained,
-                contests: linear.contests,
+                contests: linear.turns.contests,
             },
             reasons: edges.why.unwrap_or_default(),
             world,

@@ -21,3 +21,4 @@ mod search;
 mod seen_sizes;
 mod seen_xattrs;
 mod subjects;
+mod turns;

@@ -6,7 +6,7 @@
 //! the change forward. Operations that overlapped in a contest for the same names are put in order
 //! by a search. Only operations that overlapped in the recording can be moved.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 use smallvec::SmallVec;
 use spoolscope_traces::records::{PLAN_FORK, PlanOp};
 use std::cmp::Reverse;
@@ -24,6 +24,7 @@ use crate::model::order::refusals;
 use crate::model::order::rivals::{self, ByName, Rivals, conflict};
 use crate::model::order::seen_sizes;
 use crate::model::order::seen_xattrs;
+use crate::model::order::turns::Turns;
 use crate::model::state::effects;
 use crate::model::state::locks::Locks;
 use crate::model::state::processes::effective_ns;
@@ -38,18 +39,6 @@ const DEEPEST: usize = 16;
 /// if no order explains the trace.
 const ALLOWANCE: u64 = 1_000_000;
 const ALLOWANCE_PER_OP: u64 = 20;
-
-/// The place of an operation in the order found for a contest.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    contest: u32,
-    index: usize,
-    /// False if it left the names of the contest as they were.
-    changes: bool,
-    /// Its neighbours in that order among those that are not placed.
-    previous: Option<u32>,
-    next: Option<u32>,
-}
 
 /// The walk over the trace; `world` ends as the expected final state.
 #[derive(Debug)]
@@ -66,10 +55,7 @@ pub struct Linear<'a> {
     busy: Vec<u32>,
     /// The first operation that has not begun.
     next: u32,
-    /// Places of operations in contests for names, while they are not placed.
-    turns: HashMap<u32, Turn>,
-    /// Contests for names that were searched.
-    pub contests: u32,
+    pub turns: Turns,
     by_name: Option<ByName>,
     arrivals: Arrivals,
     /// Operations that searches may still try, and that the gathering of rivals may still meet.
@@ -118,8 +104,7 @@ impl<'a> Linear<'a> {
             placed: vec![false; ops.len()],
             busy: Vec::new(),
             next: 0,
-            turns: HashMap::new(),
-            contests: 0,
+            turns: Turns::default(),
             by_name: None,
             arrivals: Arrivals::new(allowance),
             allowance,
@@ -183,7 +168,7 @@ impl<'a> Linear<'a> {
             return;
         }
         self.settle(at);
-        if !self.turns.contains_key(&at) {
+        if !self.turns.has(at) {
             return self.place_next(at);
         }
         for earlier in self.turns_up_to(at) {
@@ -193,7 +178,7 @@ impl<'a> Linear<'a> {
 
     /// Puts the rivals of an operation for its names in order.
     fn settle(&mut self, at: u32) {
-        if self.in_flight.len() < 2 || self.turns.contains_key(&at) {
+        if self.in_flight.len() < 2 || self.turns.has(at) {
             return;
         }
         // A call that sleeps for a lock competes for no name.
@@ -209,7 +194,7 @@ impl<'a> Linear<'a> {
         self.place_settled(&own);
         let (ops, names) = (self.ops, self.world.names());
         let free = |other: u32| {
-            let open = !self.placed[other as usize] && !self.turns.contains_key(&other);
+            let open = !self.placed[other as usize] && !self.turns.has(other);
             open && !self.busy.contains(&other)
         };
         let fights = |other: &u32| {
@@ -238,32 +223,7 @@ impl<'a> Linear<'a> {
             earliest_ns,
             allowance,
         );
-        self.contests += 1;
-        let found = found.unwrap_or_default();
-        for (index, (op, changes)) in found.iter().copied().enumerate() {
-            let neighbour = |index: usize| found.get(index).map(|(op, _)| *op);
-            let turn = Turn {
-                contest: self.contests,
-                index,
-                changes,
-                previous: index.checked_sub(1).and_then(neighbour),
-                next: neighbour(index + 1),
-            };
-            self.turns.insert(op, turn);
-        }
-    }
-
-    /// Takes away the turn of an operation that gets its place.
-    fn end_turn(&mut self, at: u32) {
-        let Some(turn) = self.turns.remove(&at) else {
-            return;
-        };
-        if let Some(before) = turn.previous.and_then(|it| self.turns.get_mut(&it)) {
-            before.next = turn.next;
-        }
-        if let Some(after) = turn.next.and_then(|it| self.turns.get_mut(&it)) {
-            after.previous = turn.previous;
-        }
+        self.turns.keep(&found.unwrap_or_default());
     }
 
     /// Places what an earlier contest put in order before an operation that was left over and
@@ -274,7 +234,7 @@ impl<'a> Linear<'a> {
         }
         let (ops, names) = (self.ops, self.world.names());
         let settled = |other: &&u32| {
-            let open = self.turns.contains_key(other) && !self.busy.contains(other);
+            let open = self.turns.has(**other) && !self.busy.contains(other);
             open && conflict(names, own, &ops[**other as usize])
         };
         let settled: Vec<u32> = self.in_flight.iter().filter(settled).copied().collect();
@@ -285,37 +245,10 @@ impl<'a> Linear<'a> {
 
     /// Returns an operation, after those that must precede it if all of them have begun.
     fn turns_up_to(&self, at: u32) -> Vec<u32> {
-        let chain = self.chain(at);
+        let chain = self.turns.chain(at, self.world.names(), self.ops);
         match chain.iter().any(|before| *before >= self.next) {
             true => vec![at],
             false => chain,
-        }
-    }
-
-    /// Returns an operation, after those without a place that its contest needs before it, directly
-    /// or for others. Two that leave each other's names alone may change places: sizes, attributes
-    /// and locks tell their order.
-    fn chain(&self, at: u32) -> Vec<u32> {
-        let mut chain = vec![at];
-        let before = |of: &u32| self.turns.get(of).and_then(|turn| turn.previous);
-        for other in std::iter::successors(before(&at), before) {
-            if chain.iter().any(|later| self.is_kept(other, *later)) {
-                chain.push(other);
-            }
-        }
-        chain.reverse();
-        chain
-    }
-
-    /// Returns whether two operations of one contest keep the order that it gave them.
-    fn is_kept(&self, one: u32, later: u32) -> bool {
-        let changes = |at: u32| self.turns.get(&at).is_some_and(|turn| turn.changes);
-        let (op, names) = (&self.ops[later as usize], self.world.names());
-        match (changes(one), changes(later)) {
-            (false, false) => false,
-            // A new file may have the number of one that went before.
-            (true, _) if semantics::is_birth(op) => true,
-            _ => conflict(names, &rivals::keys(names, op), &self.ops[one as usize]),
         }
     }
 
@@ -333,17 +266,9 @@ impl<'a> Linear<'a> {
         self.apply(at);
     }
 
-    /// Returns whether `other` comes later than `at` in a contest that both take part in.
-    fn has_later_turn(&self, other: u32, at: u32) -> bool {
-        match (self.turns.get(&other), self.turns.get(&at)) {
-            (Some(other), Some(at)) => other.contest == at.contest && other.index > at.index,
-            _ => false,
-        }
-    }
-
-    /// Returns whether a contest needs `at` before `other`.
     fn is_held_back(&self, other: u32, at: u32) -> bool {
-        self.has_later_turn(other, at) && self.chain(other).contains(&at)
+        let names = self.world.names();
+        self.turns.is_held_back(other, at, names, self.ops)
     }
 
     /// Pulls forward the overlapping operations that this result depends on.
@@ -398,7 +323,7 @@ impl<'a> Linear<'a> {
             }
         });
         // A contest has taken all rivals for names into account already.
-        named && !self.turns.contains_key(&at)
+        named && !self.turns.has(at)
             || seen_sizes::explained_by(&self.world, op, cause)
             || seen_xattrs::explained_by(&self.world, op, cause)
             || self.locks.explained_by(op, cause, &self.world)
@@ -471,7 +396,7 @@ impl<'a> Linear<'a> {
 
     fn must_precede(&self, other: u32, at: u32) -> bool {
         let (op, before) = (&self.ops[at as usize], &self.ops[other as usize]);
-        let named = || !self.turns.contains_key(&at) && self.spoils_name(op, before);
+        let named = || !self.turns.has(at) && self.spoils_name(op, before);
         let spoils = named()
             || seen_sizes::spoilt_by(&self.world, before, op)
             || seen_xattrs::spoilt_by(&self.world, before, op)
@@ -498,7 +423,7 @@ impl<'a> Linear<'a> {
     fn apply(&mut self, at: u32) {
         let op = &self.ops[at as usize];
         self.placed[at as usize] = true;
-        self.end_turn(at);
+        self.turns.end(at);
         self.in_flight.retain(|other| *other != at);
         let (changes, closed) = self.locks.apply(op, &self.world);
         self.edges.let_go(at, &closed);
