@@ -111,7 +111,7 @@ def command(
         emit_json(marked(found.to_json(), opened))
     else:
         said = names_lines(opened, key_file)
-        if not found.n_calls and found.selection.is_whole:
+        if _is_idle(found):
             say(*_head(found), *NO_CALL)
             return INCOMPLETE if found.remarks else 0
         lines = [
@@ -147,6 +147,12 @@ def _explain_disks(trace: Trace, key_file: Path | None, *, as_json: bool) -> int
         say(*disk_lines(found), *names_lines(trace, key_file))
         say(next_line(f"spoolscope report {trace.path}"))
     return 0 if trace.meta.get("complete") else INCOMPLETE
+
+
+def _is_idle(found: "Explanation") -> bool:
+    """Return whether nothing happened that could be explained."""
+    seen = found.n_calls or found.frozen or found.insights
+    return not seen and found.selection.is_whole
 
 
 def _frozen(found: "Explanation") -> Iterable[str]:
