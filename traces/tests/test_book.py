@@ -90,6 +90,17 @@ def test_a_full_book_keeps_the_names_of_the_newest_trace(
     assert known[b"a"] == known[b"b"] == b"of b"
 
 
+def test_new_names_are_found_by_an_index_in_a_full_book() -> None:
+    """A scan for each of a million names would last for hours."""
+    with sqlite3.connect(":memory:") as connected:
+        connected.execute(book._TABLE)
+        connected.execute(book._NEW)
+        steps = connected.execute(f"EXPLAIN QUERY PLAN {book._FORGET}", (1,)).fetchall()
+    of_new = [step for *_, step in steps if " new" in step]
+    assert of_new
+    assert all(step.startswith("SEARCH new USING PRIMARY KEY") for step in of_new)
+
+
 def test_a_trace_with_more_names_than_the_book_holds_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,8 +32,8 @@ _ADD = """INSERT INTO names SELECT kind, hidden, original, ? FROM new WHERE true
     ON CONFLICT DO UPDATE SET day = excluded.day WHERE day < excluded.day"""
 # All names of a day are equally old, but the trace that is being written needs its own.
 _FORGET = """DELETE FROM names WHERE (kind, hidden, original) IN (
-    SELECT kind, hidden, original FROM names ORDER BY (kind, hidden, original) IN new, day LIMIT ?)
-"""
+    SELECT kind, hidden, original FROM names LEFT JOIN new USING (kind, hidden, original)
+    ORDER BY new.kind IS NOT NULL, day LIMIT ?)"""
 
 Pairs = Iterable[tuple[bytes, bytes]]
 
