@@ -103,6 +103,8 @@ int BPF_PROG(on_task_exit, struct task_struct *t)
 			emit_call(t, st, 0, bpf_ktime_get_ns(), SPSC_CALL_IN_FLIGHT);
 		st->call = 0;
 	}
+	if (st)
+		st->exited = 1;
 	e = task_event(t, SPSC_TASK_EXIT);
 	if (!e) {
 		keep_exit(t, st);

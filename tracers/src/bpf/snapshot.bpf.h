@@ -147,7 +147,8 @@ int watch_kernel_threads(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Write the last record of each living thread: its number of calls, and if it is in one now. */
+/* Write the last record of each thread that has not reported its exit: its number of calls, and
+ * if it is in one now. */
 SEC("iter/task")
 int dump_tasks(struct bpf_iter__task *ctx)
 {
@@ -158,8 +159,8 @@ int dump_tasks(struct bpf_iter__task *ctx)
 	if (!t)
 		return 0;
 	st = bpf_task_storage_get(&tasks, t, 0, 0);
-	/* A thread that was not waited for yet has reported the number at its exit. */
-	if (!st || !st->n_calls || t->exit_state)
+	/* A thread may end while programs are detached, and is not waited for yet. */
+	if (!st || !st->n_calls || st->exited)
 		return 0;
 	rec.ts_ns = bpf_ktime_get_ns();
 	rec.event = SPSC_TASK_END;

@@ -190,6 +190,7 @@ struct task_state {
 	u32 skipped; /* calls that were shed since the last record */
 	u32 n_data; /* reads and writes while most are shed */
 	u8 decided, target, seen;
+	u8 exited; /* its EXIT record is in a ring or in unreported_exits */
 	u8 touched; /* it made a recorded call; for a leader: any of its threads did */
 	u8 watched; /* kernel thread whose switches are recorded: enum watch */
 	u8 committing; /* jbd2 thread between start and end of a commit */
