@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod contest;
+mod contest_turns;
 pub mod depends;
 pub mod edges;
 mod edges_of_attributes;
@@ -21,4 +22,3 @@ mod search;
 mod seen_sizes;
 mod seen_xattrs;
 mod subjects;
-mod turns;
