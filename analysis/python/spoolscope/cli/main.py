@@ -3,7 +3,6 @@
 import errno
 import importlib
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -19,11 +18,9 @@ from spoolscope.cli.manual.pages import examples_first
 from spoolscope.cli.no_pandas import hide_pandas
 from spoolscope.cli.printing import say
 from spoolscope.traces import unfinished
-from spoolscope.traces.errors import ERROR, SpoolscopeError
+from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
 
 TRACEBACK = "SPOOLSCOPE_TRACEBACK"
-# The end of click's message about a mistyped option or verb.
-_NEAR = re.compile(r"[;.]? \(?[Dd]id you mean (?:one of: )?(?P<names>[^?]+)\?\)?$")
 USABLE = "see that it exists and may be used"
 MINE = "use sudo, or make it yours: sudo chown -R USER PATH"
 REMEDIES = {
@@ -116,7 +113,9 @@ class VerbGroup(click.Group):
         """Find the verb; for a mistyped one suggest the most similar verb."""
         near = get_close_matches(args[0], VERBS, 1)
         if args[0] not in VERBS and near and not args[0].startswith("-"):
-            ctx.fail(f"no verb '{args[0]}'; did you mean '{near[0]}'?")
+            raise SpoolscopeError(
+                f"no verb '{args[0]}'", remedy=f"did you mean '{near[0]}'?", exit_code=USAGE
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -199,9 +198,10 @@ def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         command = error.ctx.command_path
     message = " ".join(error.format_message().split()).rstrip(".")
-    if near := _NEAR.search(message):
-        names = near["names"].replace(", ", " or ")
-        message, remedy = message[: near.start()], f"did you mean {names}?"
+    if near := getattr(error, "possibilities", None):  # of an option or a verb of a group
+        message = error.message.rstrip(".")
+        names = " or ".join(f"'{name}'" for name in sorted(near))
+        remedy = f"did you mean {names}?"
     elif message.endswith((" is not readable", " is not writable")):
         remedy = MINE
     else:

@@ -36,8 +36,9 @@ class Named(NamedTuple):
 
 NOTHING = Named()
 # As Named._make, which takes three times as long.
-as_named = cast("Callable[[tuple[int, int, int, bytes | None]], Named]",
-                partial(tuple.__new__, Named))  # fmt: skip
+as_named = cast(
+    "Callable[[tuple[int, int, int, bytes | None]], Named]", partial(tuple.__new__, Named)
+)
 
 
 class Names:
