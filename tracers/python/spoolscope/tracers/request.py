@@ -48,6 +48,7 @@ class Request:
         snapshot: The whole tree, the directories that calls use, or nothing of it.
         rotate: Limit at which the next trace of a divided recording begins.
         keep: Number of its traces, or frozen windows, that are kept; None: all.
+        yields: Convert them at a low priority as long as the recording goes on.
         last: The window of a flight recorder.
         freeze_on: Rules that freeze it; ``spoolscope freeze`` does so, too.
         cause_rules: Rules that name causes, for freeze rules on causes.
@@ -83,6 +84,7 @@ class Request:
     user_stacks: Literal["sync", "all"] | None = None
     rotate: Limit = Limit()
     keep: int | None = None
+    yields: bool = True
     last: Limit = Limit()
     freeze_on: Sequence[FreezeRule] = ()
     cause_rules: CauseRules = ()

@@ -1,14 +1,15 @@
 """A recording in several traces: segments are converted while it goes on."""
 
+import contextlib
 import multiprocessing
 import os
 import shutil
 import signal
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from spoolscope.traces.recording import (
     write_control,
 )
 
-NICE = 19
+NICE = 10
+"""Of conversions during a recording: lower gets nothing on a machine whose CPUs are all busy."""
 
 
 @dataclass
@@ -67,8 +69,8 @@ class Series:
         self.captures.mkdir(mode=0o700)
         unfinished.begin(self.captures, "series", self.path)
         self.capture = self.captures / "capture.seg"
-        self._worker = _new_worker()
-        self._running: Future[str | None] | None = None
+        self._nice = NICE if self.request.yields else 0
+        self._running: Conversion | None = None
         self._job: Job | None = None
         self._recorder: dict[str, Any] = {}
         self.hook = Hook(self.request.on_freeze, self.tell)
@@ -116,25 +118,25 @@ class Series:
             segment.unlink()
 
     def work(self) -> None:
-        """Start the next queued conversion, if none is running, in a process of low priority."""
+        """Start the next queued conversion, if none is running."""
         if self.hook.step():
             self._write_control()
-        if self._running is not None and not self._running.done():
+        if self._running is not None and self._running.goes_on:
             return
         self._finished()
         if self.pending:
             self._job = self.pending.popleft()
             self.number += 1
             output = self.path / f"{self.kind}-{self.number:06}"
-            self._running = self._worker.submit(_convert, self._job, output, self.hiding)
+            self._running = Conversion(self._job, output, self.hiding, self._nice)
 
     def _finished(self) -> None:
         if self._running is None:
             return
-        failure = self._running.exception() or self._running.result()
+        failure = self._running.end()
         self._running = None
         if failure:
-            self.failures.append(str(failure))
+            self.failures.append(failure)
         else:
             made_now = self.path / f"{self.kind}-{self.number:06}"
             self.made(made_now)
@@ -145,9 +147,17 @@ class Series:
             shutil.rmtree(old)
 
     def end(self) -> None:
-        """Convert all segments that are left, also those that a killed recorder did not report."""
-        known = {segment for job in self.pending for segment in job.segments}
-        self._wait()
+        """Convert all segments that are left, also those that a killed recorder did not report.
+
+        The recording is over and an operator waits: nothing is disturbed but by these.
+        """
+        jobs = list(self.pending)
+        self._nice = 0
+        if self._running is not None and self._job is not None:
+            jobs.append(self._job)
+            self._running.set_nice(0)
+        self._finished()
+        known = {segment for job in jobs for segment in job.segments}
         left = [s for s in Recording.open(self.path).pending() if s not in known]
         if left and self.request.last:
             self._add(Job(left, {"event": "frozen", "why": "the recorder died"}))
@@ -156,35 +166,61 @@ class Series:
                 self._add(Job([segment]))
         while self.pending:
             self.work()
-            self._wait()
-        self._finished()
-        self._worker.shutdown()
+            self._finished()
         self.hook.end()
         if self.request.on_freeze:
             self._write_control()
         if not self.failures:
             discard(self.captures)
 
-    def _wait(self) -> None:
-        if self._running is not None:
-            self._running.exception()
-
 
 def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _new_worker() -> ProcessPoolExecutor:
-    """Return a pool with a new process for every trace, so that its memory is freed."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, context, _yield_to_others, max_tasks_per_child=1)
+class Conversion:
+    """A process that makes one trace, so that its memory is freed.
+
+    It is forked by one that has loaded the modules, which takes as long as a small trace.
+    """
+
+    def __init__(self, job: Job, output: Path, hiding: Hiding | None, nice: int) -> None:
+        """Start it."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._name = output.name
+        self._failure, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(job, output, hiding, theirs))
+        self._process.start()
+        theirs.close()
+        self.set_nice(nice)
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether it has not ended."""
+        return self._process.is_alive()
+
+    def set_nice(self, nice: int) -> None:
+        """Set the niceness of its threads, if this process may do so."""
+        with contextlib.suppress(OSError):  # it may have ended, too
+            for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+
+    def end(self) -> str | None:
+        """Wait for its end; return why it failed, or None."""
+        try:
+            failure: str | None = self._failure.recv()
+        except EOFError:
+            failure = f"cannot write {self._name}: its conversion was killed"
+        self._process.join()
+        return failure
 
 
-def _yield_to_others() -> None:
-    """Lower the priority, and ignore Ctrl-C: it ends the recorder, not a conversion."""
-    os.nice(NICE)
+def _work(job: Job, output: Path, hiding: Hiding | None, failure: Connection) -> None:
+    """Convert, and ignore Ctrl-C: it ends the recorder, not a conversion."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    failure.send(_convert(job, output, hiding))
 
 
 def _convert(job: Job, output: Path, hiding: Hiding | None) -> str | None:
