@@ -7,9 +7,10 @@ from pathlib import Path
 
 TRACING = Path("/sys/kernel/tracing")
 
-# argv: directory, files per writer, writers, bytes; each file is written, synced and renamed.
+# argv: directory, files per writer, writers, bytes; each file is written, synced and renamed. The
+# last renames are synced, too, else they would be committed at some time after the program's end.
 WRITERS = """
-import os, sys
+import ctypes, os, sys
 place, files, writers, size = sys.argv[1], *map(int, sys.argv[2:])
 for sub in ("tmp", "new"):
     os.makedirs(f"{place}/{sub}", exist_ok=True)
@@ -25,6 +26,7 @@ for who in range(writers):
         os._exit(0)
     kids.append(kid)
 assert [os.waitpid(kid, 0)[1] for kid in kids] == [0] * writers
+assert ctypes.CDLL(None).syncfs(os.open(place, os.O_RDONLY)) == 0
 """
 
 

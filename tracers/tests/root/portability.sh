@@ -7,15 +7,15 @@ uname -r >release
 spoolscope-record doctor >doctor-unloaded.json
 for fs in ext4 xfs btrfs; do modprobe $fs; done
 
-# counters NAME: the kernel's own; the directory NAME marks the moment in the recording
+# counters NAME: the kernel's own, read between the makings of the directories NAME and NAME-read
 cat >work <<'END'
 counters() {
-	[ "$1" = after ] || mkdir /ext4/$1
+	mkdir /ext4/$1
 	cat /sys/block/vda/stat /sys/block/vdb/stat /sys/block/vdc/stat >"$1.disks"
 	sed -n 's/ transactions .*//p' /proc/fs/jbd2/vda-8/info >"$1.ext4"
 	sed -n 's/^log \([0-9]*\).*/\1/p' /proc/fs/xfs/stat >"$1.xfs"
 	sed -n 's/^commits //p' /sys/fs/btrfs/*-*/commit_stats >"$1.btrfs"
-	[ "$1" = before ] || mkdir /ext4/$1
+	mkdir /ext4/$1-read
 }
 
 dd if=/dev/zero of=/ext4/mail bs=4k count=128
