@@ -53,7 +53,9 @@ class Seen:
         self.resize(80, 24)
         self.process = subprocess.Popen(
             list(map(str, words)), stdin=theirs, stdout=theirs, stderr=theirs, cwd=place,
-            env=os.environ | {"TERM": "xterm-256color", "TMPDIR": str(place)},
+            env=os.environ
+            # Those of another terminal, as in a shell that exports them.
+            | {"TERM": "xterm-256color", "TMPDIR": str(place), "COLUMNS": "200", "LINES": "60"},
         )  # fmt: skip
 
     def resize(self, columns: int, lines: int) -> None:
@@ -67,7 +69,11 @@ class Seen:
         """Read until the condition holds."""
         deadline = time.monotonic() + 30
         while not what():
-            assert time.monotonic() < deadline, "\n".join(self.screen.display)
+            assert time.monotonic() < deadline, (
+                "\n".join(self.screen.display),
+                self.process.poll(),
+                self.written[-2000:],
+            )
             if select.select([self.ours], [], [], 0.1)[0]:
                 part = os.read(self.ours, 65536)
                 self.written += part

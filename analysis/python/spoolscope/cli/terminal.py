@@ -44,7 +44,8 @@ class Terminal:
     def __init__(self) -> None:
         from rich.console import Console
 
-        self._screen = Console(highlight=False, markup=False, emoji=False).screen()
+        self._console = Console(highlight=False, markup=False, emoji=False)
+        self._screen = self._console.screen()
         self._drawn: tuple[Sequence[Line], tuple[int, int]] | None = None
 
     def __enter__(self) -> Self:
@@ -65,11 +66,15 @@ class Terminal:
 
     def draw(self, lines: Sequence[Line]) -> None:
         """Show lines from the top; nothing is written if they have not changed."""
+        from rich.console import ConsoleDimensions
         from rich.text import Text
 
-        if self._drawn == (lines, self.size):
+        size = self.size
+        if self._drawn == (lines, size):
             return
-        self._drawn = (lines, self.size)
+        self._drawn = (lines, size)
+        # Else it would be that of COLUMNS and LINES, which do not follow the terminal.
+        self._console.size = ConsoleDimensions(*size)
         parts = [Text(line.text, style=line.style) for line in lines]
         self._screen.update(Text("\n").join(parts))
 
