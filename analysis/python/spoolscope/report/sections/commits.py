@@ -157,22 +157,7 @@ def _blame(name: str, study: Study) -> list[TableBlock]:
             "waiting for those commits, for the running transaction, or for blocks held by the "
             "commit; each instant of a wait is charged once.",
         ),
-        TableBlock(
-            f"Asked for by: {name}",
-            ["~processes", ">commits", ">of all", ">commit time", ">others' wait"],
-            [
-                [
-                    a.who,
-                    count_cell(a.n),
-                    percent(a.n / a.n_commits),
-                    time_cell(a.commit_ns),
-                    time_cell(a.others_ns),
-                ]
-                for a in study.explanation.askers.programs
-            ],
-            "The commits by the program that asked for them; others' wait is that of processes of "
-            "other programs.",
-        ),
+        *_askers(name, study),
         TableBlock(
             f"Blame by process: {name}",
             ["process", ">pid", *_COST],
@@ -187,6 +172,30 @@ def _blame(name: str, study: Study) -> list[TableBlock]:
             "The same time, by the mailbox or mail queue of the file.",
             folded=True,
         ),
+    ]
+
+
+def _askers(name: str, study: Study) -> list[TableBlock]:
+    programs = study.explanation.askers.programs
+    if not programs:
+        return []
+    return [
+        TableBlock(
+            f"Asked for by: {name}",
+            ["~processes", ">commits", ">of all", ">commit time", ">others' wait"],
+            [
+                [
+                    a.who,
+                    count_cell(a.n),
+                    percent(a.n / a.n_commits),
+                    time_cell(a.commit_ns),
+                    time_cell(a.others_ns),
+                ]
+                for a in programs
+            ],
+            "The commits by the program that asked for them; others' wait is that of processes of "
+            "other programs.",
+        )
     ]
 
 

@@ -11,14 +11,16 @@ SHOWN = 15
 
 
 def applies(page: Inputs) -> bool:
-    """Return True if a trace was studied."""
-    return bool(page.studies)
+    """Return True if a call of a studied trace waited for something that has a culprit."""
+    return any(study.explanation.culprits for study in page.studies.values())
 
 
 def make(page: Inputs) -> Section:
     """Culprits and their victims."""
     studies = page.studies
-    blocks = [_culprits(name, study) for name, study in studies.items()]
+    blocks = [
+        _culprits(name, study) for name, study in studies.items() if study.explanation.culprits
+    ]
     intro = "A victim is a call that slept or was ready to run; its culprit had what it waited for."
     return Section(anchor, "Culprits", "Culprits and their victims", intro, blocks)
 
