@@ -182,7 +182,7 @@ def test_a_killed_front_end_leaves_segments_that_are_recovered(spool, tmp_path):
     """The recorder ends in order; segments that were not converted become one trace."""
     mount, output = spool("ext4"), tmp_path / "rec"
     words = [*SPOOLSCOPE, "record", "-q", "--keep-names", "--spool", mount, "--rotate", "1s"]
-    process = subprocess.Popen([*map(str, words), "-o", str(output)])
+    process = subprocess.Popen([*map(str, words), "-o", str(output)], start_new_session=True)
     answers = output / CAPTURES / "capture.json"
     _wait_for(lambda: answers.exists() and "ready" in answers.read_text())
     n = 0
@@ -193,6 +193,7 @@ def test_a_killed_front_end_leaves_segments_that_are_recovered(spool, tmp_path):
     process.wait()
     _wait_for(lambda: Recording.open(output).recorder() is None)
     _wait_for(lambda: not list(output.glob(".trace-*")))  # its last conversion ends, too
+    _wait_for(lambda: not _running(process.pid))
     shown = spoolscope("info", output, "--json")
     facts = json.loads(shown.stdout)
     assert facts["segments_pending"] >= 1
@@ -207,6 +208,12 @@ def test_a_killed_front_end_leaves_segments_that_are_recovered(spool, tmp_path):
         " AND obj_mode & 61440 = 32768",
     )
     assert made == [(n,)]
+
+
+def _running(session: int) -> list[str]:
+    """Return the commands of the processes of a session."""
+    command = ["ps", "--no-headers", "-o", "args", "-s", str(session)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 def _wait_for(what) -> None:
