@@ -306,11 +306,14 @@ os.listdir(sys.argv[1] + "/box")
 kids = []
 for who in range(3):
     if not (kid := os.fork()):
-        for i in range(3000):
+        # The first has the directory while it reads the inodes of what it removes.
+        for i in range(3000 if who else 0):
             name = f"{sys.argv[1]}/box/{who}.{i}"
             os.mknod(name)
             os.rename(name, name + "x")
             os.unlink(name + "x")
+        for i in range(0 if who else 3000):
+            os.unlink(f"{sys.argv[1]}/box/{i:080}")
         os._exit(0)
     kids.append(kid)
 assert [os.waitpid(kid, 0)[1] for kid in kids] == [0] * 3
@@ -320,6 +323,8 @@ assert [os.waitpid(kid, 0)[1] for kid in kids] == [0] * 3
 def test_dirlookup_sums_what_the_recording_says_of_directories(slow_mail, tmp_path):
     mail, disk = slow_mail
     subprocess.run(workload(tmp_path, FILL, mail).split(), check=True)
+    # Else one read brings 512 inodes.
+    subprocess.run(["mount", "-o", "remount,inode_readahead_blks=0", mail], check=True)
     disk.delay("read", SLOW_NS)
     command = workload(tmp_path, LOOKUPS, mail)
     trace, maps, _ = bpftrace("dirlookup.bt", command, mail, tmp_path)
@@ -339,22 +344,24 @@ def test_dirlookup_sums_what_the_recording_says_of_directories(slow_mail, tmp_pa
     n, ns = ours["getdents64"]
     [(_, us)] = [kv for kv in maps["@readdir_us"].items() if kv[0].endswith(",box")]
     alike("listing", us * 1000, ns, rel=0.02, least=n * SLACK_NS)
+    # Names without a dot are longer than a bpftrace string.
     ours = dict(
         ask(
             trace,
             "SELECT path, sum(s.dur_ns) FROM segments s JOIN syscalls c USING (tid, seq)"
             " JOIN paths p ON p.path_id = coalesce(c.path2_id, c.path_id)"
-            " WHERE state = 'blocked' AND syscall IN ('rename', 'unlink') AND stack_id IN"
+            " WHERE state = 'blocked' AND syscall IN ('rename', 'unlink') AND path LIKE '%.%'"
+            " AND stack_id IN"
             " (SELECT stack_id FROM stacks WHERE symbol LIKE 'rwsem_down_%') GROUP BY 1",
         )
     )
     theirs = {
         key.partition(f"{mail}/")[2]: us * 1000
         for key, us in maps["@lock_us"].items()
-        if key.startswith(COMM)
+        if key.startswith(COMM) and "." in key.partition(f"{mail}/")[2]
     }
     # The script may take another lock of this kind for that of the directory (see its CAVEATS):
-    # in trials they agreed on seven in ten.
+    # in trials they agreed on eight in ten.
     agree = [n for n in ours if abs(theirs.get(n, 0) - ours[n]) < 0.05 * ours[n] + SLACK_NS]
     assert len(ours) > 3 < len(theirs)
     if len(agree) < 0.5 * max(len(ours), len(theirs)):
