@@ -1,29 +1,74 @@
-"""Processes that convert segments of a divided recording: priority, failures and a violent end."""
+"""The process that converts segments of a divided recording: priority, failures, a violent end."""
 
 import os
 import signal
+import time
+from pathlib import Path
 
-from spoolscope.tracers.series import NICE, Conversion, Job
+from spoolscope.tracers.series import NICE, Converter, Job
 
 
-def test_a_killed_conversion_is_a_failure_and_a_late_one_gets_the_usual_priority(tmp_path):
-    segment = tmp_path / "capture-000001.seg"
-    os.mkfifo(segment)  # it waits for a writer
-    conversion = Conversion(Job([segment]), tmp_path / "trace-000001", None, NICE)
-    pid = conversion._process.pid
-    assert os.getpriority(os.PRIO_PROCESS, pid) == NICE
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def _begin(converter: Converter, segment, output) -> int:
+    """Begin a conversion that waits for a writer; return its process."""
+    converter.begin(Job([segment]), output, None, yields=True)
+    deadline = time.monotonic() + 30
+    while not _children(converter.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return _children(converter.pid)[0]
+
+
+def test_a_killed_conversion_is_a_failure_and_the_next_one_works(tmp_path):
+    segment, other = tmp_path / "capture-000001.seg", tmp_path / "capture-000002.seg"
+    os.mkfifo(segment)
+    other.write_bytes(b"no capture")
+    converter, ours = Converter(), os.getpriority(os.PRIO_PROCESS, 0)
+    pid = _begin(converter, segment, tmp_path / "trace-000001")
+    assert os.getpriority(os.PRIO_PROCESS, pid) == ours + NICE
     if os.geteuid() == 0:
-        conversion.set_nice(0)
-        assert os.getpriority(os.PRIO_PROCESS, pid) == 0
-    assert conversion.goes_on
+        converter.set_priority(yields=False)
+        assert os.getpriority(os.PRIO_PROCESS, pid) == ours
+    assert converter.is_busy
     os.kill(pid, signal.SIGKILL)
-    assert conversion.end() == "cannot write trace-000001: its conversion was killed"
-    assert not conversion.goes_on
+    assert converter.end().startswith("cannot write trace-000001: its conversion was killed")
+    converter.begin(Job([other]), tmp_path / "trace-000002", None, yields=True)
+    assert converter.end() == f"cannot write trace-000002: {other} is not a capture"
+    assert other.exists()
+    converter.close()
 
 
-def test_what_a_conversion_cannot_read_is_named(tmp_path):
+def test_a_converter_that_was_killed_fails_each_conversion(tmp_path):
     segment = tmp_path / "capture-000001.seg"
-    segment.write_bytes(b"no capture")
-    failure = Conversion(Job([segment]), tmp_path / "trace-000001", None, 0).end()
-    assert failure.startswith("cannot write trace-000001: ")
-    assert segment.exists()
+    os.mkfifo(segment)
+    converter = Converter()
+    pid = _begin(converter, segment, tmp_path / "trace-000001")
+    for process in (converter.pid, pid):
+        os.kill(process, signal.SIGKILL)
+    for name in ("trace-000001", "trace-000002"):
+        assert converter.end().startswith(f"cannot write {name}: its conversion was killed")
+        converter.begin(Job([segment]), tmp_path / "trace-000002", None, yields=True)
+    assert not converter.is_busy
+
+
+def test_it_ends_with_the_process_that_started_it():
+    reader, writer = os.pipe()
+    if not (parent := os.fork()):
+        os.write(writer, str(Converter().pid).encode())
+        os._exit(0)
+    os.waitpid(parent, 0)
+    pid = int(os.read(reader, 20))
+    deadline = time.monotonic() + 30
+    while _is_alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -98,7 +98,7 @@ def command(
     mailboxes, files, causes and commits (keys p m f c j), to be sorted (s, r), filtered
     (/) and paused (space); k keeps the interval that is shown as a trace in this
     directory. Elsewhere, and with -C, each interval is printed, by process. An interval
-    comes some seconds after its end, and costs some 0.6 s of CPU time, besides its calls,
+    comes some seconds after its end, and costs some 0.3 s of CPU time, besides its calls,
     to convert and sum up.
 
     Nothing else is left on disk.

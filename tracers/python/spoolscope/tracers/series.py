@@ -1,17 +1,18 @@
 """A recording in several traces: segments are converted while it goes on."""
 
 import contextlib
-import multiprocessing
 import os
 import shutil
 import signal
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from spoolscope.tracers.convert import convert
 from spoolscope.tracers.hook import Hook
@@ -33,6 +34,7 @@ from spoolscope.traces.recording import (
 
 NICE = 10
 """Of conversions during a recording: lower gets nothing on a machine whose CPUs are all busy."""
+_FAILED = "its conversion was killed, or failed as printed above"
 
 
 @dataclass
@@ -69,9 +71,9 @@ class Series:
         self.captures.mkdir(mode=0o700)
         unfinished.begin(self.captures, "series", self.path)
         self.capture = self.captures / "capture.seg"
-        self._nice = NICE if self.request.yields else 0
-        self._running: Conversion | None = None
-        self._job: Job | None = None
+        self._converter = Converter()
+        self._yields = self.request.yields
+        self._job: Job | None = None  # the one that is being converted
         self._recorder: dict[str, Any] = {}
         self.hook = Hook(self.request.on_freeze, self.tell)
 
@@ -121,27 +123,26 @@ class Series:
         """Start the next queued conversion, if none is running."""
         if self.hook.step():
             self._write_control()
-        if self._running is not None and self._running.goes_on:
+        if self._job is not None and self._converter.is_busy:
             return
         self._finished()
         if self.pending:
             self._job = self.pending.popleft()
             self.number += 1
             output = self.path / f"{self.kind}-{self.number:06}"
-            self._running = Conversion(self._job, output, self.hiding, self._nice)
+            self._converter.begin(self._job, output, self.hiding, yields=self._yields)
 
     def _finished(self) -> None:
-        if self._running is None:
+        if self._job is None:
             return
-        failure = self._running.end()
-        self._running = None
-        if failure:
+        job, self._job = self._job, None
+        if failure := self._converter.end():
             self.failures.append(failure)
         else:
             made_now = self.path / f"{self.kind}-{self.number:06}"
             self.made(made_now)
-            if self._job and self._job.frozen and self._job.frozen["why"] != "end":
-                self.hook.add(made_now, str(self._job.frozen["why"]))
+            if job.frozen and job.frozen["why"] != "end":
+                self.hook.add(made_now, str(job.frozen["why"]))
         made = sorted(self.path.glob(f"{self.kind}-*"))
         for old in made[: -self.request.keep] if self.request.keep else []:
             shutil.rmtree(old)
@@ -151,11 +152,9 @@ class Series:
 
         The recording is over and an operator waits: nothing is disturbed but by these.
         """
-        jobs = list(self.pending)
-        self._nice = 0
-        if self._running is not None and self._job is not None:
-            jobs.append(self._job)
-            self._running.set_nice(0)
+        jobs = [*self.pending, *([self._job] if self._job else [])]
+        self._yields = False
+        self._converter.set_priority(yields=False)
         self._finished()
         known = {segment for job in jobs for segment in job.segments}
         left = [s for s in Recording.open(self.path).pending() if s not in known]
@@ -167,6 +166,7 @@ class Series:
         while self.pending:
             self.work()
             self._finished()
+        self._converter.close()
         self.hook.end()
         if self.request.on_freeze:
             self._write_control()
@@ -178,49 +178,76 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-class Conversion:
-    """A process that makes one trace, so that its memory is freed.
+class Converter:
+    """A process that makes traces, each in a child of its own, so that its memory is freed.
 
-    It is forked by one that has loaded the modules, which takes as long as a small trace.
+    It is forked before the recording begins: the modules are loaded, which takes as long as a small
+    trace, and no other thread runs. It ends when this process does, after the trace that it makes.
     """
 
-    def __init__(self, job: Job, output: Path, hiding: Hiding | None, nice: int) -> None:
+    def __init__(self) -> None:
         """Start it."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        self._name = output.name
-        self._failure, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=_work, args=(job, output, hiding, theirs))
-        self._process.start()
+        self._jobs, theirs = Pipe()
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        self._name = ""
+        self.pid = os.fork()
+        if not self.pid:
+            self._jobs.close()
+            _serve(theirs)
         theirs.close()
-        self.set_nice(nice)
+        with contextlib.suppress(OSError):  # it does the same, perhaps first
+            os.setpgid(self.pid, 0)
+
+    def begin(self, job: Job, output: Path, hiding: Hiding | None, *, yields: bool) -> None:
+        """Make a trace."""
+        self._name = output.name
+        self.set_priority(yields=yields)
+        with contextlib.suppress(OSError):  # it was killed: so says end()
+            self._jobs.send((job, output, hiding))
 
     @property
-    def goes_on(self) -> bool:
-        """Return whether it has not ended."""
-        return self._process.is_alive()
+    def is_busy(self) -> bool:
+        """Return whether the trace is being made."""
+        return not self._jobs.poll()
 
-    def set_nice(self, nice: int) -> None:
-        """Set the niceness of its threads, if this process may do so."""
-        with contextlib.suppress(OSError):  # it may have ended, too
-            for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+    def set_priority(self, *, yields: bool) -> None:
+        """Give it and its child the priority of this process, or a lower one."""
+        with contextlib.suppress(OSError):  # this process may not raise it
+            os.setpriority(os.PRIO_PGRP, self.pid, min(self._nice + NICE * yields, 19))
 
     def end(self) -> str | None:
-        """Wait for its end; return why it failed, or None."""
+        """Wait for the trace; return why it could not be made, or None."""
         try:
-            failure: str | None = self._failure.recv()
-        except EOFError:
-            failure = f"cannot write {self._name}: its conversion was killed"
-        self._process.join()
-        return failure
+            failure: str | None = self._jobs.recv()
+        except (EOFError, OSError):
+            failure = _FAILED
+        return f"cannot write {self._name}: {failure}" if failure else None
+
+    def close(self) -> None:
+        """Let it end."""
+        self._jobs.close()
+        os.waitpid(self.pid, 0)
 
 
-def _work(job: Job, output: Path, hiding: Hiding | None, failure: Connection) -> None:
-    """Convert, and ignore Ctrl-C: it ends the recorder, not a conversion."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    failure.send(_convert(job, output, hiding))
+def _serve(jobs: Connection) -> NoReturn:
+    """Make traces until the recorder's process ends; Ctrl-C ends that, not a conversion."""
+    try:
+        os.setpgid(0, 0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            job, output, hiding = jobs.recv()
+            if not (child := os.fork()):
+                jobs.send(_convert(job, output, hiding))
+                os._exit(0)
+            if os.waitpid(child, 0)[1] != 0:
+                jobs.send(_FAILED)
+    except EOFError:
+        pass
+    except BaseException:  # nothing of the recorder's process may run in this one
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 def _convert(job: Job, output: Path, hiding: Hiding | None) -> str | None:
@@ -231,7 +258,7 @@ def _convert(job: Job, output: Path, hiding: Hiding | None) -> str | None:
         publish(work, output)
     except (OSError, SpoolscopeError) as error:
         discard(work)
-        return f"cannot write {output.name}: {getattr(error, 'strerror', None) or error}"
+        return str(getattr(error, "strerror", None) or error)
     for segment in job.segments:
         segment.unlink()
     return None
