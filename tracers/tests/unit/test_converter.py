@@ -5,15 +5,33 @@ import signal
 import time
 from pathlib import Path
 
-from spoolscope.tracers.series import NICE, Converter, Job
+import pytest
+
+from spoolscope.tracers import converter as module
+from spoolscope.tracers.converter import NICE, Converter, Job
 
 
 def _children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
-def _begin(converter: Converter, segment, output) -> int:
-    """Begin a conversion that waits for a writer; return its process."""
+@pytest.fixture
+def slow(monkeypatch, tmp_path) -> Path:
+    """Return a segment whose conversion takes a minute, in converters that are started from now."""
+    segment = tmp_path / "slow.seg"
+    convert = module.convert
+
+    def converted(segments, *rest, **more):
+        if segments == [segment]:
+            time.sleep(60)
+        return convert(segments, *rest, **more)
+
+    monkeypatch.setattr(module, "convert", converted)
+    return segment
+
+
+def _begin(converter: Converter, segment: Path, output: Path) -> int:
+    """Begin a conversion; return its process."""
     converter.begin(Job([segment]), output, None, yields=True)
     deadline = time.monotonic() + 30
     while not _children(converter.pid):
@@ -22,12 +40,11 @@ def _begin(converter: Converter, segment, output) -> int:
     return _children(converter.pid)[0]
 
 
-def test_a_killed_conversion_is_a_failure_and_the_next_one_works(tmp_path):
-    segment, other = tmp_path / "capture-000001.seg", tmp_path / "capture-000002.seg"
-    os.mkfifo(segment)
+def test_a_killed_conversion_is_a_failure_and_the_next_one_works(slow, tmp_path):
+    other = tmp_path / "capture-000002.seg"
     other.write_bytes(b"no capture")
     converter, ours = Converter(), os.getpriority(os.PRIO_PROCESS, 0)
-    pid = _begin(converter, segment, tmp_path / "trace-000001")
+    pid = _begin(converter, slow, tmp_path / "trace-000001")
     assert os.getpriority(os.PRIO_PROCESS, pid) == ours + NICE
     if os.geteuid() == 0:
         converter.set_priority(yields=False)
@@ -41,16 +58,14 @@ def test_a_killed_conversion_is_a_failure_and_the_next_one_works(tmp_path):
     converter.close()
 
 
-def test_a_converter_that_was_killed_fails_each_conversion(tmp_path):
-    segment = tmp_path / "capture-000001.seg"
-    os.mkfifo(segment)
+def test_a_converter_that_was_killed_fails_each_conversion(slow, tmp_path):
     converter = Converter()
-    pid = _begin(converter, segment, tmp_path / "trace-000001")
+    pid = _begin(converter, slow, tmp_path / "trace-000001")
     for process in (converter.pid, pid):
         os.kill(process, signal.SIGKILL)
     for name in ("trace-000001", "trace-000002"):
         assert converter.end().startswith(f"cannot write {name}: its conversion was killed")
-        converter.begin(Job([segment]), tmp_path / "trace-000002", None, yields=True)
+        converter.begin(Job([slow]), tmp_path / "trace-000002", None, yields=True)
     assert not converter.is_busy
 
 
