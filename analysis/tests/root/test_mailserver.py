@@ -150,10 +150,10 @@ def test_what_other_servers_deliver_lies_in_the_mailboxes(
         fill(up, users=3, messages=2, seed=7)
         assert count(spool, pattern) == 6
         done = Loading(up, load, users=3).run()
-        assert (done.failed, done.left) == (0, 0)
+        assert (done.failed, done.left) == (0, 0), done.failures
         assert done.delivered == count(spool, pattern) - 6 > 5
         read = Loading(up, replace(load, mix={"imap": 1, "pop3": 1}, seed=2), users=3).run()
-    assert read.failed == 0
+    assert read.failed == 0, read.failures
     for name in ("imap session", "pop3 session", "imap fetch", "pop3 retr"):
         kind = read.kind(name)
         assert kind is not None, name
