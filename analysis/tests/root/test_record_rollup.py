@@ -224,14 +224,22 @@ def test_a_kill_loses_only_the_second_that_was_running_and_top_shows_each(spool,
     for row in Rollups(rollups).read("calls").to_pylist():
         if (row["syscall"], row["cause"]) == ("rmdir", "call"):
             removals[row["minute_s"]] += row["n"]
-    made = [int(float(line)) for line in ticks.read_text().split()]
-    whole = [at for at, (_, covered_ns) in recorded().items() if abs(covered_ns - 10**9) < QUIET_NS]
+    ended = [float(line) for line in ticks.read_text().split()]
+    made = [int(at) for at in ended]
+    # On a busy machine a call may still end around the turn of a second.
+    doubtful = {int(at) + off for at in ended if not 0.2 < at % 1 < 0.81 for off in (-1, 0, 1)}
+    whole = [
+        at
+        for at, (_, covered_ns) in recorded().items()
+        if abs(covered_ns - 10**9) < QUIET_NS and at not in doubtful
+    ]
     assert len(whole) >= 4
     shown = {
         round(interval["start_ns"] / 1e9): max(use["failed"] for use in interval["programs"])
         for interval in map(json.loads, said.splitlines())
         if abs(interval["duration_ns"] - 10**9) < QUIET_NS
         and abs(interval["start_ns"] - round(interval["start_ns"], -9)) < 2e8
+        and round(interval["start_ns"] / 1e9) not in doubtful
     }
     assert len(shown) >= 4
     assert shown == {at: made.count(at) for at in shown}
