@@ -17,7 +17,7 @@ from spoolscope.traces.output import discard, publish, work_directory
 from spoolscope.traces.private import Hiding
 
 NICE = 10
-"""Of conversions during a recording: lower gets nothing on a machine whose CPUs are all busy."""
+"""A conversion during a recording is nicer by that; by 19 it gets nothing if all CPUs are busy."""
 _FAILED = "its conversion was killed, or failed as printed above"
 
 
