@@ -32,14 +32,13 @@ DELIVER = """
         time.sleep(0.05 + n * 7 % 11 / 100)  # not in step with what else syncs
         n += 1
 """
-# Pauses of one length may be such that each comes whenever the disk is free, turn by turn.
 READ = """
     while time.time() < end:
         fd = os.open(f"{mount}/box0/{n % 300}", os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.read(fd, 1 << 14)
         os.close(fd)
-        time.sleep(random.uniform(0, 0.02))
+        time.sleep(n * 7 % 11 / 500)  # not in step with the others
         n += 1
 """
 
@@ -68,7 +67,7 @@ def disk(place):
 
 def busy(comm, loop, mount, seconds):
     """Start a process of this name that works for that long."""
-    program = f"import os, random, sys, time\nopen('/proc/self/comm', 'w').write({comm!r})\n"
+    program = f"import os, sys, time\nopen('/proc/self/comm', 'w').write({comm!r})\n"
     program += f"mount, end, n = {str(mount)!r}, time.time() + {seconds}, 0\n"
     program += textwrap.dedent(loop)
     return subprocess.Popen([sys.executable, "-S", "-c", program], cwd="/")

@@ -147,12 +147,16 @@ class Series:
         while self.pending:
             self.work()
             self._finished()
-        self._converter.close()
+        self.close()
         self.hook.end()
         if self.request.on_freeze:
             self._write_control()
         if not self.failures:
             discard(self.captures)
+
+    def close(self) -> None:
+        """Let the process end that converts."""
+        self._converter.close()
 
 
 def _now() -> str:

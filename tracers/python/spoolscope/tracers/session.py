@@ -126,6 +126,7 @@ def _record_series(series: Series, report: Progress, heard: Callable[[Event], No
         status = recorder.end()
     except SpoolscopeError as error:
         if not any(series.captures.glob("*.seg")):
+            series.close()
             shutil.rmtree(request.output)
             raise
         failure = f"{error.message}: {error.remedy}"
