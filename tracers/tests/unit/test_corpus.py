@@ -18,7 +18,7 @@ REFUSALS = {
     "refused-facts-in-no-json": ("_names", "JSONDecodeError"),
     "refused-facts-in-no-utf-8": ("_names", "UnicodeDecodeError"),
     "refused-part-of-a-stack": ("read_capture", "ValueError"),
-    "refused-path-of-no-string": ("_words", "IndexError"),
+    "refused-path-of-no-string": ("row", "IndexError"),
     "refused-records-of-another-length": ("_require_sense", "SpoolscopeError"),
     "refused-symbol-at-no-address": ("_names", "ValueError"),
     "refused-version-4": ("_open", "SpoolscopeError"),

@@ -8,13 +8,18 @@ from spoolscope.traces.calls import FICLONE, FICLONERANGE, FIOCLEX
 from spoolscope.traces.comms import Comms
 
 
+def _parts_of(capture):
+    calls, names = capture.whole_calls(), resolve(capture)
+    return call_parts(capture, calls, names, Comms(None), lambda ids: ids)
+
+
 def test_the_kernels_own_restart_codes_are_interruptions(new_story) -> None:
     story = new_story()
     results = (-512, -513, -514, -516, -errno.EINTR, -errno.ENOENT, 0)
     for ret in results:
         story.call(1, "fcntl", 3, 7, 0, ret=ret)
     capture = story.end()
-    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    [columns] = _parts_of(capture)
     assert columns["errno"].tolist() == [errno.EINTR] * 5 + [errno.ENOENT, 0]
     assert columns["ret"].tolist() == [-1] * 6 + [0]
     assert (columns["flags_seen"] & RESTARTED > 0).tolist() == [True] * 4 + [False] * 3
@@ -28,7 +33,7 @@ def test_offsets_given_by_pointer_are_columns_where_there_are_any(new_story) -> 
     story.call(1, "copy_file_range", 3, 0, 4, 7, 30, 0, ret=30)
     story.call(1, "copy_file_range", 3, none, 4, none, 30, 0, ret=30)
     capture = story.end()
-    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    [columns] = _parts_of(capture)
     assert columns["offset"].tolist() == [50, None, 0, None]
     assert columns["arg"].tolist() == [None, None, 7, None]
 
@@ -39,7 +44,7 @@ def test_what_a_clone_is_of_and_where_it_goes(new_story) -> None:
     story.call(1, "ioctl", 4, FICLONERANGE, 3, 4096, 8192, 12288)
     story.call(1, "ioctl", 4, FIOCLEX, 0x7FFE_0000)
     capture = story.end()
-    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    [columns] = _parts_of(capture)
     assert columns["cmd"].tolist() == [FICLONE, FICLONERANGE, FIOCLEX]
     assert columns["fd"].tolist() == [4] * 3
     assert columns["fd2"].tolist() == [3, 3, None]
@@ -57,7 +62,7 @@ def test_only_an_access_acl_has_a_mode(new_story) -> None:
     pointer = 0x7FFD_1234_1ABC  # as in captures of older recorders
     story.call(1, "fsetxattr", 3, 0, pointer, 28, 0, path2="user.n")
     capture = story.end()
-    [columns] = call_parts(capture, resolve(capture), Comms(None), lambda ids: ids)
+    [columns] = _parts_of(capture)
     assert columns["mode"].tolist() == [0o640, 0, None, None]
 
 
@@ -70,7 +75,7 @@ def test_calls_come_in_order_of_time_part_by_part(new_story, monkeypatch) -> Non
     story.records["syscall"].reverse()
     capture = story.end()
     resolved = resolve(capture)
-    parts = list(call_parts(capture, resolved, Comms(None), lambda ids: ids))
+    parts = list(call_parts(capture, capture.whole_calls(), resolved, Comms(None), lambda ids: ids))
     shown = [[resolved.paths[i] for i in part["path_id"].tolist()] for part in parts]
     assert shown == [[b"/spool/0", b"/spool/1"], [b"/spool/2", b"/spool/3"], [b"/spool/4"]]
     assert [len(part["ts_ns"]) for part in parts] == [2, 2, 1]

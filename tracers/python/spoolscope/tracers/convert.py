@@ -164,10 +164,13 @@ def write(
     meta = private.meta(meta) if private is not None else meta
     footer = {k: str(meta[k]) for k in ("schema", "version", "kernel", "tier", "complete")}
     show("writing calls")
-    calls = call_parts(capture, resolved, comms, names.device)
+    whole_calls = capture.whole_calls()
+    capture.keep_of_calls(NEEDED_OF_CALLS)
+    calls = call_parts(capture, whole_calls, resolved, comms, names.device)
     meta["counts"] = {"syscalls": write_parts(trace, "syscalls", calls, footer)}
+    del whole_calls, calls
+    capture.packed = None
     show("writing tables")
-    _keep_of_calls(capture, NEEDED_OF_CALLS)
     index = CallIndex(capture.records["syscall"])
     segments = events.segment_parts(capture, index, comms, inodes(), names)
     meta["counts"]["segments"] = write_parts(trace, "segments", segments, footer)
@@ -178,15 +181,6 @@ def write(
     meta["unbooked"] = private.remember() if private is not None else None
     write_meta(trace, meta)
     return meta
-
-
-def _keep_of_calls(capture: Capture, members: Sequence[str]) -> None:
-    """Drop the other members of the calls: they are most of the memory of a conversion."""
-    calls = capture.records["syscall"]
-    kept = np.empty(len(calls), [(name, calls.dtype[name]) for name in members])
-    for name in members:
-        kept[name] = calls[name]
-    capture.records["syscall"] = kept
 
 
 def _private(capture: Capture, resolved: Resolved, hiding: Hiding) -> Private:

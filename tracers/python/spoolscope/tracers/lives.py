@@ -11,7 +11,9 @@ SEEN, FORK, EXEC, EXIT, END, COMM, CUT, BORDER = (
     constants.TASK_END, constants.TASK_COMM, constants.TASK_CUT, constants.TASK_BORDER,
 )  # fmt: skip
 
+PART = 1 << 16  # as the arrays between are several times as large
 Int = npt.NDArray[np.int64]
+Life = npt.NDArray[np.int32]
 _THREAD = np.uint64(32)
 
 
@@ -47,7 +49,7 @@ class Lives:
         self._begins = np.unique(self.begin_ns)
         self._keys = self._keys_of(self.tid, self.begin_ns)
 
-    def _divide_at_restarts(self, calls: Records) -> Int:
+    def _divide_at_restarts(self, calls: Records) -> Life:
         """Divide lives further where seq decreases; return the life of each call."""
         of_calls = self.of(calls["tid"], calls["end_ns"])
         order = self.in_order(calls, of_calls)
@@ -62,14 +64,14 @@ class Lives:
         )
         return self.of(calls["tid"], calls["end_ns"])
 
-    def in_order(self, calls: Records, of_calls: Int) -> Int:
+    def in_order(self, calls: Records, of_calls: Life) -> Int:
         """Return the order of calls by life, and in a life by the time at which they returned."""
         order = np.argsort(calls["end_ns"], kind="stable")  # almost as they were written
         life = of_calls[order]
         few = len(self.tid) <= np.iinfo(np.uint16).max  # numpy sorts numbers of 16 bits by digits
         return order[np.argsort(life.astype(np.uint16) if few else life, kind="stable")]
 
-    def _count(self, capture: Capture, of_calls: Int) -> None:
+    def _count(self, capture: Capture, of_calls: Life) -> None:
         calls, tasks = capture.records["syscall"], capture.records["task"]
         n = len(self.tid)
         seq = calls["seq"].astype(np.int64)
@@ -119,9 +121,14 @@ class Lives:
         taken_over &= (self.begin_ns > 0) & (first < np.iinfo(np.int64).max)
         return np.where(taken_over, first, 0)
 
-    def of(self, tid: npt.NDArray[np.integer], ts_ns: npt.NDArray[np.integer]) -> Int:
+    def of(self, tid: npt.NDArray[np.integer], ts_ns: npt.NDArray[np.integer]) -> Life:
         """Return the life that each (tid, time) belongs to; the tids must be of this capture."""
-        return np.searchsorted(self._keys, self._keys_of(tid, ts_ns), "right") - 1
+        found = np.empty(len(tid), np.int32)
+        for begin in range(0, len(tid), PART):
+            part = slice(begin, begin + PART)
+            keys = self._keys_of(tid[part], ts_ns[part])
+            found[part] = np.searchsorted(self._keys, keys, "right") - 1
+        return found
 
     def _keys_of(
         self, tid: npt.NDArray[np.integer], ts_ns: npt.NDArray[np.integer]
@@ -139,7 +146,6 @@ def continue_numbering(capture: Capture) -> Lives:
     tasks["n_calls"][ended] = 0
     lives = Lives(capture)
     calls = capture.records["syscall"]
-    numbers = calls["seq"].astype(np.int64) + lives.base[lives.of_calls]
-    calls["seq"] = numbers.astype(np.uint64)
+    calls["seq"] += lives.base.astype(np.uint64)[lives.of_calls]  # a negative base wraps around
     capture.records["task"] = tasks[tasks["event"] != BORDER]  # borders have no other use
     return lives

@@ -50,13 +50,15 @@ def _holes(capture: Capture, lives: Lives) -> "list[tuple[Any, ...]]":
     life, seq = lives.of_calls[order], calls["seq"][order].astype(np.int64)
     same = np.zeros(len(order), np.bool_)
     same[1:] = life[1:] == life[:-1]
-    expected = np.where(same, np.roll(seq, 1) + 1, lives.start[life])
-    for i in np.nonzero(seq > expected)[0].tolist():
+    holed = ~same & (seq > lives.start[life])
+    holed[1:] |= same[1:] & (np.diff(seq) > 1)
+    for i in np.nonzero(holed)[0].tolist():
         call = calls[order[i]]
         previous = int(calls["end_ns"][order[i - 1]] if same[i] else lives.before_ns[life[i]])
         after = previous + shift if previous else None
         before = int(call["start_ns"]) + shift
-        first, last = int(expected[i]), int(seq[i]) - 1
+        first = int(seq[i - 1]) + 1 if same[i] else int(lives.start[life[i]])
+        last = int(seq[i]) - 1
         pid, tid = int(call["pid"]), int(call["tid"])
         where = (pid, tid, first, last, after, before)
         rows += _parted(where, last - first + 1, int(call["skipped"]))

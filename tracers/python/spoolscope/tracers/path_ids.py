@@ -21,6 +21,8 @@ Devices = Callable[[npt.NDArray[np.integer]], Int]
 KINDS = pa.array(["spool", "outside", "text"])
 SPOOL, OUTSIDE, TEXT = range(3)
 PART = 8 * ROW_GROUP
+NAMED_PART = ROW_GROUP // 8
+"""Rows of the paths table that are made together: of quiet names, and of others."""
 
 
 class PathIds:
@@ -42,6 +44,7 @@ class PathIds:
         self._first = len(resolved.paths)
         self.quiet_ids = np.arange(len(self._quiet.rows), dtype=np.int64) + self._first
         self._by_id = np.zeros(0, np.int64)
+        self._spools: list[int] = []
 
     def id(self, path: bytes) -> int:
         """Return the id of an absolute path, adding it if needed."""
@@ -76,12 +79,17 @@ class PathIds:
         """Return the device of each path's spool, 0 outside."""
         total = len(self._paths) + len(self.quiet_ids)
         if len(self._by_id) != total + 1:
-            devices = np.array([self._device(p) for p in self._paths], np.int64)
+            devices = np.array([*self._devices, 0], np.int64)[self._known_spools()]
             quiet = self._quiet.by_place(self._device)
             parts = devices[: self._first], quiet, devices[self._first :], np.zeros(1, np.int64)
             self._by_id = np.concatenate(parts)
         found: Int = self._by_id[ids]
         return found
+
+    def _known_spools(self) -> list[int]:
+        """Return the index of the spool of every path, -1 if none."""
+        self._spools.extend(map(self.spool_of, self._paths[len(self._spools) :]))
+        return self._spools
 
     def _device(self, path: bytes) -> int:
         spool = self.spool_of(path)
@@ -90,40 +98,37 @@ class PathIds:
     def columns(self, private: Private | None) -> Iterator[Columns]:
         """Yield the paths table in parts, pseudonymised if names are private."""
         hide = private.names.path if private is not None else bytes
-        yield self._named(0, self._first, hide)
+        yield from self._named(0, self._first, hide)
         texts = self._quiet.texts(
-            lambda path: _within(self._shown(path, hide, *self._kind(path))), _shower(hide)
+            lambda path: _within(self._shown(path, hide, self.spool_of(path))), _shower(hide)
         )
-        kinds = self._quiet.by_place(lambda path: self._kind(path)[0])
         spools = self._quiet.by_place(self.spool_of)
+        kinds = np.where(spools >= 0, SPOOL, OUTSIDE)
         for begin in range(0, len(texts), PART):
             part = slice(begin, begin + PART)
             shown = texts[part].cast(pa.large_string()).cast(pa.string())
             yield _columns(self.quiet_ids[part], shown, kinds[part], spools[part])
-        yield self._named(self._first, len(self._paths), hide)
+        yield from self._named(self._first, len(self._paths), hide)
 
-    def _named(self, begin: int, end: int, hide: Callable[[bytes], bytes]) -> Columns:
-        paths = self._paths[begin:end]
-        kinds = np.array([self._kind(path) for path in paths], np.int64).reshape(-1, 2)
-        ids = np.arange(begin, end, dtype=np.int64)
-        ids += len(self.quiet_ids) * (begin == self._first)
-        shown = [
-            self._shown(path, hide, *of) for path, of in zip(paths, kinds.tolist(), strict=True)
-        ]
-        texts = pa.array(shown, pa.string())
-        return _columns(ids, texts, kinds[:, 0], kinds[:, 1])
+    def _named(self, first: int, end: int, hide: Callable[[bytes], bytes]) -> Iterator[Columns]:
+        for begin in range(first, max(end, first + 1), NAMED_PART):
+            part = slice(begin, min(begin + NAMED_PART, end))
+            paths, spools = self._paths[part], self._known_spools()[part]
+            ids = np.arange(begin, begin + len(paths), dtype=np.int64)
+            ids += len(self.quiet_ids) * (first == self._first)
+            shown = [
+                self._shown(path, hide, spool) for path, spool in zip(paths, spools, strict=True)
+            ]
+            of_spool = np.array(spools, np.int64)
+            is_text = np.array([path.startswith(b"\0") for path in paths], np.bool_)
+            kinds = np.where(is_text, TEXT, np.where(of_spool >= 0, SPOOL, OUTSIDE))
+            yield _columns(ids, pa.array(shown, pa.string()), kinds, of_spool)
 
-    def _kind(self, path: bytes) -> tuple[int, int]:
-        if path.startswith(b"\0"):
-            return TEXT, -1
-        spool = self.spool_of(path)
-        return (SPOOL if spool >= 0 else OUTSIDE), spool
-
-    def _shown(self, path: bytes, hide: Callable[[bytes], bytes], kind: int, spool: int) -> str:
-        """Return a path in the form of the table, given its kind and its spool."""
-        if kind == SPOOL:
+    def _shown(self, path: bytes, hide: Callable[[bytes], bytes], spool: int) -> str:
+        """Return a path in the form of the table, given its spool."""
+        if spool >= 0:
             path = path[len(self._mounts[spool]) + 1 :]
-        return escaped(hide(path[1:] if kind == TEXT else path))
+        return escaped(hide(path.removeprefix(b"\0")))
 
 
 def _within(directory: str) -> bytes:

@@ -145,11 +145,13 @@ def _followed(capture: Capture, parent: Int, born_ns: int) -> Bool:
         at = above[~followed[above]]
         followed[at] = True
         at = at[~odd[at]]
-    words = _words(capture)
-    numbers, name = np.unique(tree["path"], return_inverse=True)
-    hits = np.array([capture.strings[number] in words for number in numbers.tolist()], np.bool_)
-    # Names that a call uses, below these directories.
-    _descend(followed, np.flatnonzero(named & ~followed & hits[name]), parent)
+    rest = np.flatnonzero(named & ~followed)
+    if len(rest):
+        words = _words(capture)
+        numbers, name = np.unique(tree["path"][rest], return_inverse=True)
+        hits = np.array([capture.strings[number] in words for number in numbers.tolist()])
+        # Names that a call uses, below these directories.
+        _descend(followed, rest[hits[name]], parent)
     listings = np.flatnonzero(~named)
     followed[listings] = odd[listings] | followed[parent[listings].clip(0)]
     return followed

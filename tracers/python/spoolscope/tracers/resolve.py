@@ -51,6 +51,7 @@ from spoolscope.traces.constants import CALL_PATH_FAULT
 # Errors of calls that are due to a mount only.
 _OF_MOUNTS = (-errno.EXDEV, -errno.EBUSY)
 Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 Show = Callable[[float], None]
 
 
@@ -139,7 +140,7 @@ def _go(
     for begin in range(0, len(order), CHUNK):
         show(begin)
         places = order[begin : begin + CHUNK]
-        _go_on(resolver, out, calls[places], places, timeline)
+        _go_on(resolver, out, calls.take(places), places, timeline)
 
 
 def _go_on(
@@ -148,8 +149,8 @@ def _go_on(
     """Resolve a chunk of calls, whose places in the result are given."""
     processes, space, paths = resolver.processes, resolver.space, resolver.names.paths
     kinds, descriptors = kinds_of(calls), descriptors_of(calls)
-    others = rows_at(calls[kinds == OTHER], places[kinds == OTHER])
-    looks, seconds = _looks(calls[kinds >= LOOK]), _seconds(calls[kinds == RENAME])
+    others = rows_at(calls.compress(kinds == OTHER), places[kinds == OTHER])
+    looks, seconds = _looks(calls, kinds >= LOOK), _seconds(calls, kinds == RENAME)
     ends, tids = calls["end_ns"].tolist(), calls["tid"].tolist()
     living, cwd_seen, views = processes.living(), processes.cwd_seen, out.views()
     named, based, given = views.path, views.base, views.given
@@ -202,7 +203,7 @@ def _go_on(
 
 
 def _name_bare(
-    out: Resolved, places: Int, pathless: npt.NDArray[np.bool_], descriptors: npt.NDArray[np.int32]
+    out: Resolved, places: Int, pathless: Bool, descriptors: npt.NDArray[np.int32]
 ) -> None:
     """Note where calls begin that might have had a path and named an object without one."""
     bare = pathless & (out.path[places] >= 0)
@@ -241,14 +242,16 @@ def _members(calls: Records) -> Iterator[Iterable[Any]]:
     yield calls["pid"].tolist()
 
 
-def _looks(calls: Records) -> Iterator[tuple[int, int, int, int, int]]:
+def _looks(calls: Records, which: Bool) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield path, recorded flags, mode of the object, result, and flags that calls passed."""
+    calls = calls.compress(which)
     members = (calls[name].tolist() for name in ("path", "flags", "obj_mode", "ret"))
     return zip(*members, flags_of(calls).tolist(), strict=True)
 
 
-def _seconds(calls: Records) -> Iterator[tuple[int, int]]:
+def _seconds(calls: Records, which: Bool) -> Iterator[tuple[int, int]]:
     """Yield the descriptor at which the second path begins, and the path, of calls."""
+    calls = calls.compress(which)
     return zip(second_descriptors_of(calls).tolist(), calls["path2"].tolist(), strict=True)
 
 

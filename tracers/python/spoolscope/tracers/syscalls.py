@@ -1,7 +1,7 @@
 """The syscalls table: arguments of calls in columns by their meaning."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,17 @@ _PLACES = {"at": "offset", "at2": "arg"}
 
 
 def call_parts(
-    capture: Capture, resolved: Resolved, comms: Comms, device: Devices
+    capture: Capture,
+    whole_calls: Callable[[Int], Records],
+    resolved: Resolved,
+    comms: Comms,
+    device: Devices,
 ) -> Iterator[dict[str, Any]]:
     """Return the columns of the syscalls table in order of time, in parts of PART rows.
 
     Args:
         capture: The capture.
+        whole_calls: Returns calls with all their members, given their numbers.
         resolved: Names of its calls.
         comms: How names of threads are shown.
         device: Device of the spool that each path id lies on.
@@ -70,7 +75,7 @@ def call_parts(
             resolved.comm[rows],
             resolved.elsewhere[rows],
         )
-        yield _columns(calls[rows], part, names, shift, device)
+        yield _columns(whole_calls(rows), part, names, shift, device)
 
 
 def _columns(

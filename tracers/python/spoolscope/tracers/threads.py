@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Lives
+from spoolscope.tracers.lives import END, EXEC, EXIT, FORK, SEEN, Life, Lives
 from spoolscope.tracers.state import State
 from spoolscope.traces import constants
 from spoolscope.traces.capture import Capture, Records
@@ -41,7 +41,7 @@ def task_event_columns(
     }
 
 
-def _relevant(capture: Capture, lives: Lives, heirs: set[tuple[int, int]]) -> tuple[Records, Int]:
+def _relevant(capture: Capture, lives: Lives, heirs: set[tuple[int, int]]) -> tuple[Records, Life]:
     """Select lives that matter to the spool: callers, holders and mappers of files, ancestors.
 
     It returns their events and the life of each event.

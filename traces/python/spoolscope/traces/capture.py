@@ -2,17 +2,18 @@
 
 import json
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import regular
 from spoolscope.traces.flat import DTYPES, STACK_FRAMES
+from spoolscope.traces.packed_calls import FOLLOWED, Chunk, PackedCalls, of_chunks
 
 FILE_MAGIC = b"SPOOLSEG"
 CHUNK_MAGIC = 0x4B435053
@@ -42,6 +43,8 @@ RECORDS = {
 }
 # dtype of each kind of record, from its struct.
 ROWS = {name: DTYPES["syscall" if name == "prelude" else name] for name in RECORDS.values()}
+RENUMBERED = "seq", "path", "path2"
+"""Members of calls that are changed when segments are joined, and when calls are numbered on."""
 Records = npt.NDArray[np.void]
 
 
@@ -55,7 +58,9 @@ class Capture:
         number: Which segment of its recording this is, from 1.
         closed: The recorder ended in order; False after a crash or if the file was cut.
         bytes_unread: Bytes after the last whole chunk.
-        records: Arrays by record name, see ROWS; in the order they were written.
+        records: Arrays by record name, see ROWS; in the order they were written. Calls that were
+            read from a file have the members ``FOLLOWED`` of packed_calls.py.
+        packed: All members of these calls; None if ``records`` has them.
         strings: Names by id; id 0 is the empty name.
         stacks: (n, 32) addresses by id; row 0 is empty.
         symbols: Function name by address.
@@ -74,6 +79,45 @@ class Capture:
     )
     symbols: dict[int, str] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
+    packed: PackedCalls | None = None
+
+    def whole_calls(self) -> Callable[[npt.NDArray[np.int64]], Records]:
+        """Return a function that returns calls with all their members, given their numbers.
+
+        Its ``RENUMBERED`` members are those of ``records``.
+        """
+        packed = self.packed
+        if packed is None:
+            whole: Callable[[npt.NDArray[np.int64]], Records] = self.records["syscall"].__getitem__
+            return whole
+
+        def completed(rows: npt.NDArray[np.int64]) -> Records:
+            calls, present = packed.rows(rows), self.records["syscall"]
+            for name in RENUMBERED:
+                calls[name] = present[name][rows]
+            return calls
+
+        return completed
+
+    def keep_of_calls(self, members: Sequence[str]) -> None:
+        """Keep only these members of calls in ``records``; the others are most of its memory.
+
+        Args:
+            members: Among them are ``RENUMBERED``.
+        """
+        calls = self.records.pop("syscall")
+        kind = np.dtype([(name, calls.dtype[name]) for name in members])
+        if self.packed is None:
+            kept = np.empty(len(calls), kind)
+            for name in members:
+                kept[name] = calls[name]
+        else:
+            changed = {name: calls[name].copy() for name in RENUMBERED}
+            del calls  # before the memory for the others is needed
+            kept = of_chunks(self.packed.chunks, kind)
+            for name in RENUMBERED:
+                kept[name] = changed.pop(name)
+        self.records["syscall"] = kept
 
     def stacks_with(self, *frames: str) -> npt.NDArray[np.int64]:
         """Return the ids of the stacks with any of these functions in them."""
@@ -91,7 +135,7 @@ def read_capture(path: Path) -> Capture:
     data = memoryview(regular(path).read_bytes())
     capture = _open(path, data)
     # Chunks are unpacked last, and kind by kind: the calls of a long recording fill the memory.
-    parts: dict[str, list[_Chunk]] = {name: [] for name in RECORDS.values()}
+    parts: dict[str, list[Chunk]] = {name: [] for name in RECORDS.values()}
     stacks = [capture.stacks]
     at = DTYPES["file_header"].itemsize
     size = DTYPES["chunk_header"].itemsize
@@ -114,26 +158,11 @@ def read_capture(path: Path) -> Capture:
     capture.bytes_unread = len(data) - at
     capture.stacks = np.concatenate(stacks)
     capture.records = {name: _end_names(_records(name, chunks)) for name, chunks in parts.items()}
+    capture.packed = PackedCalls(parts["syscall"])
     return capture
 
 
-class _Chunk(NamedTuple):
-    """A chunk with a correct checksum."""
-
-    n: int
-    codec: int
-    raw_bytes: int
-    stored: memoryview
-
-    def unpacked(self) -> bytes:
-        """Return its content."""
-        if self.codec == 0:
-            return bytes(self.stored)
-        raw: bytes = pa.decompress(self.stored, self.raw_bytes, codec="zstd", asbytes=True)
-        return raw
-
-
-def _require_sense(path: Path, at: int, kind: int, chunk: _Chunk) -> None:
+def _require_sense(path: Path, at: int, kind: int, chunk: Chunk) -> None:
     """Refuse a chunk whose size differs from its header: a correct checksum may be forged."""
     length = ROWS[RECORDS[kind]].itemsize * chunk.n if kind in RECORDS else chunk.raw_bytes
     if length != chunk.raw_bytes or length > LARGEST_CHUNK:
@@ -143,7 +172,9 @@ def _require_sense(path: Path, at: int, kind: int, chunk: _Chunk) -> None:
         )
 
 
-def _records(name: str, chunks: list[_Chunk]) -> Records:
+def _records(name: str, chunks: list[Chunk]) -> Records:
+    if name in ("syscall", "prelude"):
+        return of_chunks(chunks, FOLLOWED)
     records = np.empty(sum(chunk.n for chunk in chunks), ROWS[name])
     at = 0
     for chunk in chunks:
@@ -189,7 +220,7 @@ def _open(path: Path, data: memoryview) -> Capture:
     )
 
 
-def _checked(header: Any, stored: memoryview) -> _Chunk | None:
+def _checked(header: Any, stored: memoryview) -> Chunk | None:
     """Return the chunk, or None if it is cut or damaged."""
     if header["magic"] != CHUNK_MAGIC or len(stored) < header["stored_bytes"]:
         return None
@@ -197,7 +228,7 @@ def _checked(header: Any, stored: memoryview) -> _Chunk | None:
     if zlib.crc32(stored, zlib.crc32(header.tobytes())) != stated:
         return None
     n, codec, raw_bytes = (int(header[word]) for word in ("n_records", "codec", "raw_bytes"))
-    return _Chunk(n, codec, raw_bytes, stored)
+    return Chunk(n, codec, raw_bytes, stored)
 
 
 def _names(capture: Capture, kind: int, raw: bytes, n: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spoolscope.traces.capture import Capture, Records
+from spoolscope.traces.packed_calls import PackedCalls
 
 SEEN, WATCHED, BORDER = 1, 7, 16
 # Members with string ids; see spoolscope_records.h.
@@ -62,7 +63,15 @@ def join(segments: list[Capture]) -> Capture:
         stacks=np.frombuffer(b"".join(stacks), np.uint64).reshape(len(stacks), -1),
         symbols={k: v for segment in segments for k, v in segment.symbols.items()},
         meta=_meta([segment.meta for segment in segments]),
+        packed=_packed(segments),
     )
+
+
+def _packed(segments: Sequence[Capture]) -> PackedCalls | None:
+    packed = [segment.packed for segment in segments]
+    if None in packed:
+        return None
+    return PackedCalls([chunk for part in packed if part for chunk in part.chunks])
 
 
 def _numbers(values: Sequence[bytes], known: dict[bytes, int]) -> npt.NDArray[np.uint32]:
