@@ -99,7 +99,7 @@ def strace(
     else:
         n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
         say(f"{n:,} calls in {seconds:.1f} s, of {facts['lines']:,} lines of strace")
-        wrote(output, f"spoolscope replay {output} --on ext4 --on xfs")
+        wrote(output, f"sudo spoolscope replay {output} --on ext4 --on xfs -o OUT")
     return 0 if meta["complete"] else INCOMPLETE
 
 

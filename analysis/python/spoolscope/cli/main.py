@@ -124,6 +124,10 @@ class VerbGroup(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+SILENT = ("clean", "completion", "help")
+"""Verbs that do not warn of leftovers: one removes them, the others print texts."""
+
+
 @click.group(
     cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
@@ -133,7 +137,7 @@ class VerbGroup(click.Group):
 @click.pass_context
 def group(context: click.Context) -> None:
     """Record a mail spool, replay it on other filesystems, explain the time."""
-    if context.invoked_subcommand != "clean" and unfinished.left():
+    if context.invoked_subcommand not in SILENT and unfinished.left():
         from spoolscope.cli.clean import warn_of_left
 
         warn_of_left()
