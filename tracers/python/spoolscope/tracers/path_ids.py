@@ -20,9 +20,8 @@ Devices = Callable[[npt.NDArray[np.integer]], Int]
 """Returns the device of the spool that each path id lies on, 0 outside."""
 KINDS = pa.array(["spool", "outside", "text"])
 SPOOL, OUTSIDE, TEXT = range(3)
-PART = 8 * ROW_GROUP
 NAMED_PART = ROW_GROUP // 8
-"""Rows of the paths table that are made together: of quiet names, and of others."""
+"""Rows of the paths table that are made together, but for those of quiet names."""
 
 
 class PathIds:
@@ -99,15 +98,17 @@ class PathIds:
         """Yield the paths table in parts, pseudonymised if names are private."""
         hide = private.names.path if private is not None else bytes
         yield from self._named(0, self._first, hide)
-        texts = self._quiet.texts(
+        parts = self._quiet.texts(
             lambda path: _within(self._shown(path, hide, self.spool_of(path))), _shower(hide)
         )
         spools = self._quiet.by_place(self.spool_of)
         kinds = np.where(spools >= 0, SPOOL, OUTSIDE)
-        for begin in range(0, len(texts), PART):
-            part = slice(begin, begin + PART)
-            shown = texts[part].cast(pa.large_string()).cast(pa.string())
+        done = 0
+        for texts in parts:
+            part = slice(done, done + len(texts))
+            shown = texts.cast(pa.large_string()).cast(pa.string())
             yield _columns(self.quiet_ids[part], shown, kinds[part], spools[part])
+            done = part.stop
         yield from self._named(self._first, len(self._paths), hide)
 
     def _named(self, first: int, end: int, hide: Callable[[bytes], bytes]) -> Iterator[Columns]:

@@ -17,7 +17,8 @@ from spoolscope.traces.concealed import holds, is_in_mailbox
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
-CHUNK = 1 << 18
+PART = 1 << 17
+_NOTHING, _SLASH = (pa.scalar(text, pa.large_binary()) for text in (b"", b"/"))
 _DELETED = b" (deleted)"
 _MIXER = np.uint64(0x9E37_79B9_7F4A_7C15)  # for hashes: a collision only costs time
 _TEXTS = {"task": ("path", "root"), "open_file": ("path",), "mapping": ("path",),
@@ -75,31 +76,46 @@ class Quiet:
         return values[self._place_of[self.rows]]
 
     def texts(
-        self, prefix: Callable[[bytes], bytes], component: Callable[[bytes], bytes]
-    ) -> pa.Array:
-        """Return a text for each row: that of its directory, a slash, and that of its name.
+        self,
+        prefix: Callable[[bytes], bytes],
+        component: Callable[[bytes], bytes],
+        chosen: Bool | None = None,
+    ) -> Iterator[pa.Array]:
+        """Yield a text for each row, in parts of PART: that of its directory and of its name.
+
+        Only directories with rows below them are in memory all together.
 
         Args:
             prefix: Returns the prefix of names in a directory of ``above``, given its path.
             component: Returns the text of a name.
+            chosen: Rows to yield; all without it.
         """
-        done = pa.array([prefix(path) for path in self._places.values()], pa.large_binary())
-        if not len(self.rows):
-            return done[:0]
-        numbers = np.unique(self._tree["path"][self.rows])
-        names = pa.array([component(self._strings[n]) for n in numbers.tolist()], pa.large_binary())
+        rows = self.rows if chosen is None else self.rows[chosen]
+        if not len(rows):
+            return
+        holds = np.zeros(len(self._tree), np.bool_)
+        holds[self._parent[self.rows]] = True
         at = np.full(len(self._tree), -1, np.int64)
         at[list(self._places)] = np.arange(len(self._places))
-        levels, slash = [], pa.scalar(b"", pa.large_binary())
+        directories = pa.array([prefix(path) for path in self._places.values()], pa.large_binary())
         for level in self._levels:
-            own = names.take(pa.array(np.searchsorted(numbers, self._tree["path"][level])))
-            above = done.take(pa.array(at[self._parent[level]]))
-            done = pc.binary_join_element_wise(above, own, slash)
-            at[level] = np.arange(len(level))
-            levels.append(done)
-            slash = pa.scalar(b"/", pa.large_binary())
-        order = np.argsort(np.concatenate(self._levels))
-        return pa.concat_arrays(levels).take(pa.array(order))
+            holding = level[holds[level]]
+            names = self._joined(directories, at, holding, component)
+            at[holding] = len(directories) + np.arange(len(holding))
+            names = pc.binary_join_element_wise(names, _NOTHING, _SLASH)
+            directories = pa.concat_arrays([directories, names])
+        for begin in range(0, len(rows), PART):
+            yield self._joined(directories, at, rows[begin : begin + PART], component)
+
+    def _joined(
+        self, directories: pa.Array, at: Int, rows: Int, component: Callable[[bytes], bytes]
+    ) -> pa.Array:
+        """Return the texts of rows whose directories' texts are at places of an array."""
+        numbers, which = np.unique(self._tree["path"][rows], return_inverse=True)
+        texts = [component(self._strings[number]) for number in numbers.tolist()]
+        names = pa.array(texts, pa.large_binary()).take(pa.array(which))
+        above = directories.take(pa.array(at[self._parent[rows]]))
+        return pc.binary_join_element_wise(above, names, _NOTHING)
 
     def telling(self, *, all_of_them: bool) -> Iterator[bytes]:
         """Yield a choice of paths with every name below every kind of directory, and every mailbox.
@@ -107,10 +123,9 @@ class Quiet:
         Args:
             all_of_them: Yield all paths.
         """
-        chosen = np.ones(len(self.rows), np.bool_) if all_of_them else self._telling()
-        paths = self.texts(lambda path: path.rstrip(b"/") + b"/", bytes).filter(pa.array(chosen))
-        for begin in range(0, len(paths), CHUNK):
-            yield from paths[begin : begin + CHUNK].to_pylist()
+        chosen = None if all_of_them else self._telling()
+        for part in self.texts(lambda path: path.rstrip(b"/") + b"/", bytes, chosen):
+            yield from part.to_pylist()
 
     def _telling(self) -> Bool:
         numbers, name = np.unique(self._tree["path"], return_inverse=True)

@@ -19,7 +19,7 @@ from spoolscope.traces.parquet import ROW_GROUP
 
 Columns = dict[str, Any]
 PathId = Callable[[bytes], int]
-PART = 8 * ROW_GROUP
+PART = ROW_GROUP // 4
 Int = npt.NDArray[np.int64]
 _FCNTL = CALLS["fcntl"].id
 _NO_NODE = Node(b"", None)  # a node would keep all others in memory
@@ -132,7 +132,7 @@ class State:
         rows, paths = self._rows(path_id, quiet_ids)
         for begin in range(0, max(len(rows), 1), PART):
             part = slice(begin, begin + PART)
-            tree = self._tree[rows[part]]
+            tree = self._tree.take(rows[part])
             targets = self._texts(tree["target"], text_id)
             columns: Columns = {
                 "path_id": paths[part],
