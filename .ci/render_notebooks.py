@@ -126,13 +126,16 @@ def made() -> str:
 def main(sources: list[str]) -> None:
     """Render the notebooks of these paths, or all."""
     OUT.mkdir(exist_ok=True)
+    # Results of another kernel stand beside those of this one.
+    kernel = os.environ.get("SPOOLSCOPE_VM")
+    ending = f"_linux_{kernel}.html" if kernel else ".html"
     chosen = [Path(word) for word in sources] or sorted((TOP / "notebooks").glob("*.py"))
     with TemporaryDirectory() as place:
         drawer = Drawer(Path(place))
         try:
             for source in chosen:
                 print(f"running {source.name}", file=sys.stderr)
-                (OUT / f"{source.stem}.html").write_text(page(execute(source.resolve()), drawer))
+                (OUT / (source.stem + ending)).write_text(page(execute(source.resolve()), drawer))
         finally:
             drawer.browser.quit()
 

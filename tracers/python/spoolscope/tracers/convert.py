@@ -110,7 +110,7 @@ def write(
     """Write the trace directory of a capture that is in memory and return its meta.
 
     Args:
-        capture: The capture; its calls are renumbered.
+        capture: The capture; its calls are renumbered, and lose members that are written.
         trace: Directory to fill; must exist.
         hiding: How names are hidden, or None to keep them.
         frozen: Message of a recorder that was frozen at the end of these segments.
