@@ -15,6 +15,12 @@ from spoolscope.lab.workloads.causes import causes_of_steps
 from spoolscope.report.figures.causes import stacked
 from spoolscope.report.figures.then_now import then_and_now
 
+EMULATED = (
+    "An emulator executes the instructions of that machine: time on its CPU is several times as",
+    "long as on a real one, time of the disk is not. Where a step mostly computes, a verdict says",
+    "how many instructions a filesystem takes, not how fast it is.",
+)
+
 
 @dataclass(frozen=True)
 class Repeated:
@@ -103,5 +109,7 @@ def repeat(name: str, candidates: Sequence[str], older: Sequence[str], scale: st
     machine = found["machine"]["accelerator"] if found["machine"] else "no machine of its own"
     say(f"{name} at scale {found['scale']:g}, {found['rounds']} rounds")
     say(f"Linux {found['kernel']}, {machine}")
+    if machine == "tcg":
+        say(*EMULATED)
     ends = [word for candidate in (chosen[0], chosen[-1]) for word in ("--on", candidate)]
     return Repeated([name, *rest], ends, place, found)
