@@ -11,15 +11,10 @@ import plotly.graph_objects as go
 
 from spoolscope.cli.called import call
 from spoolscope.cli.printing import say
+from spoolscope.cli.vm import EMULATED
 from spoolscope.lab.workloads.causes import causes_of_steps
 from spoolscope.report.figures.causes import stacked
 from spoolscope.report.figures.then_now import then_and_now
-
-EMULATED = (
-    "An emulator executes the instructions of that machine: time on its CPU is several times as",
-    "long as on a real one, time of the disk is not. Where a step mostly computes, a verdict says",
-    "how many instructions a filesystem takes, not how fast it is.",
-)
 
 
 @dataclass(frozen=True)
@@ -110,6 +105,6 @@ def repeat(name: str, candidates: Sequence[str], older: Sequence[str], scale: st
     say(f"{name} at scale {found['scale']:g}, {found['rounds']} rounds")
     say(f"Linux {found['kernel']}, {machine}")
     if machine == "tcg":
-        say(*EMULATED)
+        say(EMULATED)
     ends = [word for candidate in (chosen[0], chosen[-1]) for word in ("--on", candidate)]
     return Repeated([name, *rest], ends, place, found)

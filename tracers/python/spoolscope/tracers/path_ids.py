@@ -78,8 +78,9 @@ class PathIds:
         """Return the device of each path's spool, 0 outside."""
         total = len(self._paths) + len(self.quiet_ids)
         if len(self._by_id) != total + 1:
-            devices = np.array([*self._devices, 0], np.int64)[self._known_spools()]
-            quiet = self._quiet.by_place(self._device)
+            of_spool = np.array([*self._devices, 0], np.int64)  # the last is that of spool -1
+            devices = of_spool[np.array(self._known_spools(), np.int64)]
+            quiet = of_spool[self._quiet.by_place(self.spool_of)]
             parts = devices[: self._first], quiet, devices[self._first :], np.zeros(1, np.int64)
             self._by_id = np.concatenate(parts)
         found: Int = self._by_id[ids]
@@ -89,10 +90,6 @@ class PathIds:
         """Return the index of the spool of every path, -1 if none."""
         self._spools.extend(map(self.spool_of, self._paths[len(self._spools) :]))
         return self._spools
-
-    def _device(self, path: bytes) -> int:
-        spool = self.spool_of(path)
-        return self._devices[spool] if spool >= 0 else 0
 
     def columns(self, private: Private | None) -> Iterator[Columns]:
         """Yield the paths table in parts, pseudonymised if names are private."""
