@@ -1,5 +1,5 @@
 # Every target does its own set-up and may be run again at once. 'make help' lists them.
-.PHONY: help setup demo test test-times test-quick bench bench-record bench-ranking sample notebooks docs wheel deb arm64 release format clean
+.PHONY: help setup demo test test-vm test-times test-quick bench bench-record bench-ranking sample notebooks docs wheel deb arm64 release format clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -12,9 +12,13 @@ demo: ## replay the shipped trace on ext4, xfs and btrfs, and write demo/report.
 	@.ci/setup run
 	@.ci/demo
 
-test: ## every gate, and every test but those that judge times (sudo: also on real filesystems and BPF)
+test: ## every gate and test but those of the next two (sudo: also on real filesystems and BPF)
 	@.ci/setup test
 	@.ci/test
+
+test-vm: ## the tests that boot other kernels, which an emulator does slowly (sudo)
+	@.ci/setup test
+	@.ci/test vm
 
 test-times: ## the tests that judge times, alone on a quiet machine (sudo)
 	@.ci/setup test

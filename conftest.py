@@ -196,7 +196,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with files of slow tests: one that begins late keeps a worker busy after all others."""
+    """Mark tests that boot a machine; begin with files of slow tests.
+
+    A slow file that begins late keeps a worker busy after all others.
+    """
+    for item in items:
+        if "lab_machine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.vm)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

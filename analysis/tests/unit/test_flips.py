@@ -19,7 +19,7 @@ from spoolscope.traces.trace import Trace
 
 SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
 CALLS = 4000
-FLIPS = 400
+FLIPS = 200
 VERBS = (("explain", "--json", "--blame", "-q"), ("plan", "--json", "-q"))
 # Flips in every file: random ones by bytes would miss small tables and meta.json.
 EVERY_FILE = 4

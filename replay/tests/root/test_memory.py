@@ -16,7 +16,7 @@ import pytest
 from spoolscope.traces.digests import write_meta
 from spoolscope.traces.parquet import write_table
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 CALLS = 1_000_000
 STEPS = {

@@ -20,7 +20,7 @@ from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.steady]
 
 
 FORKS = ("fork", "vfork", "clone", "clone3")
