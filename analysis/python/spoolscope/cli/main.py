@@ -4,11 +4,9 @@ import errno
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib.metadata import version
 from keyword import iskeyword
 from typing import Any, NoReturn
 
@@ -133,7 +131,9 @@ SILENT = ("clean", "completion", "help")
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     epilog=EPILOG,
 )
-@click.version_option(version("spoolscope"), prog_name="spoolscope", message="%(prog)s %(version)s")
+@click.version_option(
+    package_name="spoolscope", prog_name="spoolscope", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def group(context: click.Context) -> None:
     """Record a mail spool, replay it on other filesystems, explain the time."""
@@ -179,6 +179,8 @@ def _run(arguments: list[str] | None) -> int:
     except Exception as error:
         # The last resort: inputs may be damaged in unforeseen ways.
         if TRACEBACK in os.environ:
+            import traceback  # most commands never need it
+
             say(*traceback.format_exc().splitlines(), err=True)
         shown = " ".join(f"{type(error).__name__}: {error}".split())
         return _fail(

@@ -1,10 +1,10 @@
 """Programs of this package do without pandas, even where it is installed."""
 
 import sys
-from importlib.abc import MetaPathFinder
+from typing import Any, cast
 
 
-class _NoPandas(MetaPathFinder):
+class _NoPandas:
     """Hides pandas, which pyarrow imports where it is installed, but no verb uses.
 
     That would take a third of the time of a short 'explain'.
@@ -18,4 +18,5 @@ class _NoPandas(MetaPathFinder):
 
 def hide_pandas() -> None:
     """Let this process run as if pandas were not installed."""
-    sys.meta_path.insert(0, _NoPandas())
+    # Its base class in importlib.abc would import all of importlib.resources, too.
+    sys.meta_path.insert(0, cast("Any", _NoPandas()))

@@ -12,7 +12,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPException
-from importlib.metadata import version
 
 from spoolscope.export.protobuf import fixed64, integer, key, message, text
 from spoolscope.exporter import catalogue as of
@@ -20,6 +19,7 @@ from spoolscope.exporter.catalogue import Kind, Metric
 from spoolscope.exporter.minute_sums import Key, MinuteSums
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.text import shown
+from spoolscope.traces.version import version
 
 TIMEOUT_S = 10.0
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
@@ -39,7 +39,7 @@ def request(sums: MinuteSums, host: str, start_ns: int, at_ns: int) -> bytes:
     """
     when = fixed64(2, start_ns) + fixed64(3, at_ns)
     metrics = (_metric(sums, metric, when) for metric in of.METRICS)
-    scope = message(1, text(1, "spoolscope"), text(2, version("spoolscope")))
+    scope = message(1, text(1, "spoolscope"), text(2, version()))
     facts = {"service.name": "spoolscope", "host.name": host}
     resource = message(1, *(_attribute(1, name, value) for name, value in facts.items()))
     return message(1, resource, message(2, scope, *metrics))

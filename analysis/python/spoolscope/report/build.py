@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from spoolscope.analysis.bins import MAX_BINS
@@ -27,6 +26,7 @@ from spoolscope.traces.output import place_of
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.reveal import DO_NOT_GIVE_AWAY, RealNames
 from spoolscope.traces.trace import Trace
+from spoolscope.traces.version import version
 
 LIMIT_BYTES = 8_000_000
 STUDIED = 4
@@ -214,4 +214,4 @@ def _reasons(found: Comparison) -> list[str]:
 
 def _footer() -> str:
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"Made by spoolscope {version('spoolscope')}, {when}."
+    return f"Made by spoolscope {version()}, {when}."

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from spoolscope.analysis.causes import charged
@@ -29,6 +28,7 @@ from spoolscope.report.page import Fact, Figure, Page, Section, Split, Table, Ta
 from spoolscope.report.render import render
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import place_of
+from spoolscope.traces.version import version
 
 DRAWN_SUSPECTS = 3
 LISTED_HOSTS = 500
@@ -74,7 +74,7 @@ def fleet_page(answer: Answer) -> Page:
             )
             if section.blocks
         ],
-        footer=f"Made by spoolscope {version('spoolscope')}, {_now()}.",
+        footer=f"Made by spoolscope {version()}, {_now()}.",
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ from spoolscope.traces.parquet import write_parts, write_table
 from spoolscope.traces.phases import Phases, Progress, unseen
 from spoolscope.traces.private import KEPT, Hiding, Private
 from spoolscope.traces.schema import SCHEMA
+from spoolscope.traces.version import version
 
 Columns = dict[str, Any]
 DISK_FULL = "disk full"
@@ -212,7 +212,7 @@ def _meta(capture: Capture, resolved: Resolved, losses: Columns) -> dict[str, An
     whole &= native.get("imported", {}).get("whole", True)
     return {
         "schema": SCHEMA,
-        "version": version("spoolscope"),
+        "version": version(),
         "kernel": native.get("kernel", "unknown"),
         "arch": native.get("arch", "unknown"),
         "cpus": native.get("cpus"),

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from spoolscope.tracers.handover import agree, is_over, window
@@ -28,6 +27,7 @@ from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.private import Hiding
 from spoolscope.traces.recording import CAPTURES
 from spoolscope.traces.rollups.files import write
+from spoolscope.traces.version import version
 
 MINUTE_S = 60
 RING_MIB = 4
@@ -284,6 +284,6 @@ def _about() -> About:
         boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         recorder_id=uuid.uuid4().hex,
         kernel=platform.release(),
-        tool=version("spoolscope"),
+        tool=version(),
         cpus=os.cpu_count() or 0,
     )

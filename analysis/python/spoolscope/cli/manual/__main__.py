@@ -1,7 +1,6 @@
 """Write man pages and completion below a prefix: ``python -m spoolscope.cli.manual PREFIX``."""
 
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 from spoolscope.cli.main import group
@@ -9,6 +8,7 @@ from spoolscope.cli.manual.completion import SHELLS, script
 from spoolscope.cli.manual.man import man_page
 from spoolscope.cli.manual.pages import Page, page_of
 from spoolscope.traces.files import write_file
+from spoolscope.traces.version import version
 
 
 def files() -> dict[str, str]:
@@ -21,7 +21,7 @@ def files() -> dict[str, str]:
 def _man(page: Page, root: Page) -> str:
     around = page.verbs or root.verbs
     others = sorted({root.name, *(p.name for p in around)} - {page.name})
-    return man_page(page, version("spoolscope"), others)
+    return man_page(page, version(), others)
 
 
 def main(prefix: Path) -> None:

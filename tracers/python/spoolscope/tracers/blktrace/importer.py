@@ -5,7 +5,6 @@ moment; the modification time of the file is then taken as the time of its last 
 """
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from spoolscope.traces.parquet import empty_table, write_table
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.private import KEPT, Hiding, Private
 from spoolscope.traces.schema import SCHEMA
+from spoolscope.traces.version import version
 
 FORMS = ("blktrace", "blkparse", "ftrace")
 _MAKE = {
@@ -160,7 +160,7 @@ def _meta(facts: Facts, start_ns: int, duration_ns: int, cpus: int, *, complete:
     """Return meta.json as a recorder would write it, without spools and calls."""
     return {
         "schema": SCHEMA,
-        "version": version("spoolscope"),
+        "version": version(),
         "kernel": "unknown",
         "arch": "unknown",
         "cpus": cpus,

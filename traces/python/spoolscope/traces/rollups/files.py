@@ -8,7 +8,6 @@ others names them; while these are still there, only one of both counts.
 from collections.abc import Collection, Mapping
 from copy import copy
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from spoolscope.traces.rollups.listing import Listing, list_files
 from spoolscope.traces.rollups.names import DAY_S, HOUR_S, MARKER, Flush, day_of, flush_name
 from spoolscope.traces.rollups.places import Place, place
 from spoolscope.traces.rollups.sealed import DamagedError, contents_of, encoded, unsealed
+from spoolscope.traces.version import version
 
 _HOST = pa.field("host", pa.string())
 
@@ -111,7 +111,7 @@ def put(
     Raises:
         ValueError: the flush is there with other rows.
     """
-    tool = {"tool": f"spoolscope {version('spoolscope')}"}
+    tool = {"tool": f"spoolscope {version()}"}
     order = _by_hour if flush.merged else _by_minute
     ordered = {name: order(rows[name]) for name in schema.ROLLUPS}
     contents = encoded(flush, ordered, tool | dict(about), holds)
