@@ -24,9 +24,9 @@ test-times: ## the tests that judge times, alone on a quiet machine (sudo)
 	@.ci/setup test
 	@.ci/test times
 
-test-quick: ## the tests that need no root
+test-quick: ## two minutes of tests that need no root
 	@.ci/setup test
-	@.venv/bin/pytest -q -n auto --dist worksteal -m "not root"
+	@.ci/test quick
 
 bench: ## cost of recording, speed of replaying, explaining and reporting (sudo)
 	@.ci/setup bench

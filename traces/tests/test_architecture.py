@@ -260,6 +260,7 @@ def imported_names(source: str, modules: set[str]) -> set[str]:
     return found & modules
 
 
+@pytest.mark.slow
 def test_no_python_modules_import_one_another() -> None:
     assert in_order(circles(python_graph())) == in_order(CIRCLES.get("python", []))
 

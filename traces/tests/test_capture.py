@@ -73,6 +73,7 @@ def test_a_capture_of_another_version_is_refused_by_its_number(tmp_path: Path) -
         read_capture(file)
 
 
+@pytest.mark.slow
 def test_a_cut_keeps_every_whole_chunk(parts: list[bytes], tmp_path: Path) -> None:
     data = b"".join(parts)
     ends = np.cumsum([len(part) for part in parts]).tolist()

@@ -23,6 +23,8 @@ from spoolscope.traces.rollups.places import Place, place
 from spoolscope.traces.rollups.schema import ROLLUPS
 from spoolscope.traces.rollups.sending import Upload, upload
 
+pytestmark = pytest.mark.slow
+
 LATER = date(2026, 3, 9)
 _numbers = count()
 

@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from spoolscope.cli.main import group
 from spoolscope.traces.errors import SpoolscopeError
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 N = 200
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"

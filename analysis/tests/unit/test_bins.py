@@ -10,6 +10,8 @@ from spoolscope.analysis.selection import Selection
 from spoolscope.traces.slices import Slice
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 FROZEN = "schedule < percpu_rwsem_wait < __percpu_down_read < ext4_file_write_iter"

@@ -7,6 +7,8 @@ from spoolscope.analysis.study import study
 from spoolscope.report.build import trace_page
 from spoolscope.report.page import Figure
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 LOOP, DISK, OTHER = 7 << 20 | 1, 8 << 20, 254 << 20 | 16
 

@@ -17,6 +17,8 @@ from spoolscope.cli import main as cli
 from spoolscope.cli.output import Pace, _Plain, claim_output, emit_json, next_line, progress
 from spoolscope.traces.errors import SpoolscopeError
 
+pytestmark = pytest.mark.slow
+
 OURS = '{"schema": "spoolscope/1"}'
 
 

@@ -7,6 +7,8 @@ from spoolscope.analysis.explain import explain
 from spoolscope.analysis.stages import begin
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 XFS_WAIT = "schedule < xlog_wait_on_iclog < xfs_log_force_seq"
 

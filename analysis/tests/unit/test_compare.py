@@ -94,6 +94,7 @@ def test_an_interval_that_holds_1_is_undecided_first(trace, new_replay):
     assert "looks faster" not in found.verdict.headline
 
 
+@pytest.mark.slow
 def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
     """Check btrfs, slower only as its calls waited for a CPU that a compiler had."""
     replay = new_replay("out", trace, N, rounds=3)

@@ -17,6 +17,8 @@ from spoolscope.traces.book import book_file, remember
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 S = 1000 * MS
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"

@@ -13,6 +13,8 @@ from spoolscope.analysis.explain import TOO_LONG, explain
 from spoolscope.cli.blame import _in
 from spoolscope.traces.errors import SpoolscopeError
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
 FILE_LOCK = "schedule < fcntl_setlk < do_fcntl"

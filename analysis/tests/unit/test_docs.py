@@ -34,6 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str, str],
     return place
 
 
+@pytest.mark.slow
 def test_site_builds_strictly_and_fetches_nothing(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50

@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 from spoolscope.cli.main import group
 from spoolscope.traces.errors import INCOMPLETE
 
+pytestmark = pytest.mark.slow
+
 
 def run(*words: object) -> Result:
     result = CliRunner().invoke(group, [str(word) for word in words], standalone_mode=False)

@@ -367,6 +367,7 @@ def test_a_trace_without_requests_is_none_for_fio(builder, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_no_nanosecond_is_lost(name: str, kitchen_sink: Path, tmp_path: Path) -> None:
     result = export(kitchen_sink, name, tmp_path / "out", "--json")
@@ -375,6 +376,7 @@ def test_no_nanosecond_is_lost(name: str, kitchen_sink: Path, tmp_path: Path) ->
     assert told["latency_ns"] == READERS[name](tmp_path / "out")[0].total()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_no_nanosecond_of_a_part_of_the_sample_is_lost(name: str, tmp_path: Path) -> None:
     words, selection = PARTS["a part"]
@@ -382,6 +384,7 @@ def test_no_nanosecond_of_a_part_of_the_sample_is_lost(name: str, tmp_path: Path
     assert READERS[name](tmp_path / "out") == expected(SAMPLE, selection, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_calls_whose_intervals_are_not_all_known(name: str, builder, tmp_path: Path) -> None:
     """Check lost segments, overlapping ones, and calls that overlap in their thread."""

@@ -33,6 +33,8 @@ from spoolscope.exporter.otlp_push import HEADERS, push
 from spoolscope.exporter.scraped import Page, serving
 from spoolscope.traces.errors import SpoolscopeError
 
+pytestmark = pytest.mark.slow
+
 NOW_S = int(time.time()) // 60 * 60
 USUAL = Minute((Calls(10, 3 * MS, waits={"flush": MS}), Calls(7, 900, "read")), (Commits(4),))
 WAIT_S = 20

@@ -188,6 +188,7 @@ def recorded(builder, new_replay, new_builder):
     return replay.write()
 
 
+@pytest.mark.slow
 def test_causes_and_counts_come_from_the_recordings_of_runs(recorded):
     wanted = {
         "journal commit > +50 %": "fails",

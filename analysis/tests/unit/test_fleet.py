@@ -17,6 +17,7 @@ from spoolscope.analysis.fleet.measures import Fleet, Spool
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*fetch_arrow_table:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*fetch_record_batch:DeprecationWarning"),
 ]

@@ -18,6 +18,7 @@ from spoolscope.traces.rollups.compaction import compact
 from spoolscope.traces.rollups.files import Rollups
 
 pytestmark = [
+    pytest.mark.slow,
     # Ibis 12 calls what DuckDB 2 has deprecated; pyspark warns of pandas 3, which is not used.
     pytest.mark.filterwarnings("ignore:.*fetch_arrow_table:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*fetch_record_batch:DeprecationWarning"),
@@ -54,7 +55,6 @@ spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
 
-@pytest.mark.slow
 def test_every_expression_is_the_same_on_spark(rollups, duckdb, require, tmp_path, monkeypatch):
     """One session for all: it takes most of the time to start."""
     try:

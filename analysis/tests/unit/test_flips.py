@@ -17,6 +17,8 @@ from spoolscope.traces.parquet import write_table
 from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
 CALLS = 4000
 FLIPS = 200
@@ -90,7 +92,6 @@ def silent(place: Path, verbs: tuple[tuple[str, ...], ...], n: int) -> tuple[int
     return told, wrong
 
 
-@pytest.mark.slow
 def test_no_changed_bit_of_a_trace_changes_an_answer_in_silence(trace: Path) -> None:
     told, wrong = silent(trace, VERBS, FLIPS)
     assert wrong == []

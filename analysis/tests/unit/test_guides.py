@@ -154,6 +154,7 @@ def output_of(
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", RUN, ids=name)
 def test_command_runs_and_prints_what_the_page_shows(
     shown: Shown, output_of: Callable[[tuple[str, ...]], str]

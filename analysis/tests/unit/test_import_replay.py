@@ -48,6 +48,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_an_import_is_replayed_as_it_was(case: str, tmp_path: Path) -> None:
     log, trace, target = (tmp_path / name for name in ("log.70", "trace", "target"))

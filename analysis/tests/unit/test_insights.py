@@ -15,6 +15,8 @@ from spoolscope.report.sections import SECTIONS
 from spoolscope.traces.native import source_root
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 RULES = {rule.kind: rule for rule in insight_rules()}
 SAMPLES = sorted(path.parent for path in (source_root() / "traces" / "samples").glob("*/meta.json"))
 FIRST_LINES = 8

@@ -8,6 +8,8 @@ from spoolscope.analysis.study import study
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.sections import files
 
+pytestmark = pytest.mark.slow
+
 LOOKUP = "io_schedule < bit_wait_io < __ext4_find_entry < ext4_lookup"
 LOCKED = "rwsem_down_write_slowpath < filename_create < do_linkat"
 SPOOL = {"mount": "/spool", "fstype": "ext4", "options": "rw", "source": "x", "dev": 1,

@@ -151,6 +151,7 @@ def test_options_of_a_page_survive_markdown(root: Page) -> None:
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 3 for row in rows)
 
 
+@pytest.mark.slow
 def test_bash_completes_verbs_and_options() -> None:
     def completed(words: str) -> list[str]:
         count = str(len(words.split(" ")) - 1)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from planted import SPOOLSCOPE, opened_anew, planted, traced
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:

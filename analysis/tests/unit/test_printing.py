@@ -125,6 +125,7 @@ def test_errors_are_shown(
     assert "owned" in told.err
 
 
+@pytest.mark.slow
 def test_arguments_are_shown() -> None:
     for words in (
         ["info", SPOOL],
@@ -189,6 +190,7 @@ def parts(terminal: int) -> Iterator[bytes]:
             yield part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_lets_a_name_through(verb: str, trace: Path) -> None:
     name, *options = verb.split()
@@ -201,6 +203,7 @@ def test_no_verb_lets_a_name_through(verb: str, trace: Path) -> None:
     assert not hidden(under_pty(words))
 
 
+@pytest.mark.slow
 def test_the_report_shows_names_as_text(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "q.html"
     words = [sys.executable, "-m", "spoolscope.cli.main", "report", str(trace), "-o", str(out)]

@@ -214,6 +214,7 @@ def test_every_alert_has_roll_ups_that_fire_it() -> None:
     assert SCENES.keys() | OTHER_SCENES.keys() == ALERTS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_fires_when_it_must_and_only_then(prometheus: Prometheus, alert: str) -> None:
     found = fired(prometheus, alert)

@@ -7,6 +7,8 @@ from spoolscope.analysis.explain import explain
 from spoolscope.cli.main import group
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 STRANGE = "schedule < a_function_of_another_kernel < do_fsync"
 

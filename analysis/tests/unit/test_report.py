@@ -16,6 +16,8 @@ from spoolscope.report.sections.environment import _made_on, environment_rows
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.results import Disk, RunResult
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 N = 300
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"

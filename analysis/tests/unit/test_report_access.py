@@ -4,6 +4,8 @@ import pytest
 
 from spoolscope.report.build import build
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 N = 70
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"

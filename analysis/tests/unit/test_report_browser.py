@@ -9,6 +9,8 @@ from spoolscope_testing.trace_builder import TraceBuilder
 
 from spoolscope.report.build import build
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 N = 400
 WAITS = {

@@ -12,6 +12,8 @@ from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Figure
 from spoolscope.report.sections import SECTIONS, laid_out
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 
 

@@ -25,6 +25,8 @@ from spoolscope.report.render import render
 from spoolscope.report.sections import laid_out
 from spoolscope.traces.digests import write_meta
 
+pytestmark = pytest.mark.slow
+
 LIMIT_BYTES = 8_000_000
 COURIER = Path(__file__).parents[3] / "traces/samples/courier"
 MORE = 300_000

@@ -16,6 +16,8 @@ from spoolscope.report.explorer import Explorer
 from spoolscope.traces.slices import Slice
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = Path(__file__).parents[3] / "traces/samples/postfix-dovecot"
 NS = 1_000_000_000
 LIMIT_BYTES = 8_000_000

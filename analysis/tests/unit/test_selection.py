@@ -8,6 +8,8 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import source_root
 from spoolscope.traces.slices import parse_slice
 
+pytestmark = pytest.mark.slow
+
 LISTS = ("by_process", "by_program", "by_unit", "by_mailbox")
 
 

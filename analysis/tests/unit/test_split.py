@@ -11,6 +11,8 @@ from spoolscope.analysis.split import check_split, find_waited
 from spoolscope.analysis.stages import begin
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file < do_fsync"
 FLUSH = "schedule < submit_bio_wait < blkdev_issue_flush < ext4_sync_file"
 UNKNOWN = "schedule < do_nanosleep < hrtimer_nanosleep"

@@ -66,6 +66,7 @@ def test_every_column_has_its_unit(whole):
             assert (column.unit == "ns") == is_time, (made.name, column)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES, ids=[stage.name for stage in STAGES])
 def test_a_stage_needs_what_it_says_and_no_more(whole, stage, builder):
     with Trace(builder.path, {}).connect() as con:

@@ -10,6 +10,8 @@ import pytest
 
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 FULL = ("-f", "-ff", "-ttt", "-T", "-s", "0", "-y")
 # Several processes that wait for each other, as their order is compared, too.
 WORK = """

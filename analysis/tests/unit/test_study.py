@@ -4,6 +4,8 @@ import pytest
 
 from spoolscope.analysis.study import study
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 DIR = 0o40700

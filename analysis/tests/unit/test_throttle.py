@@ -5,6 +5,8 @@ import pytest
 from spoolscope.analysis.explain import explain_with
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 DISK, OTHER = 8 << 20, 8 << 20 | 16
 WRITEBACK = "io_schedule < folio_wait_writeback < __filemap_fdatawait_range < ext4_sync_file"

@@ -6,6 +6,8 @@ from spoolscope.analysis.bins import OTHERS
 from spoolscope.analysis.study import study
 from spoolscope.analysis.time_tree import OTHER_CALLS, OTHER_CAUSES, PROCESSES, Node
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 LOCK = "schedule < posix_lock_inode_wait < fcntl_setlk"

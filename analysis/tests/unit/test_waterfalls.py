@@ -10,6 +10,8 @@ from spoolscope.analysis.waterfalls import waterfalls
 from spoolscope.report.falls import falls_of
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 COMMIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
 FLUSH = "schedule < blkdev_issue_flush < ext4_sync_file"

@@ -33,6 +33,7 @@ def test_an_ended_replay_leaves_no_process(script, tmp_path, target, number):
     assert _members(process.pid) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "send"),
     [(signal.SIGINT, os.killpg), (signal.SIGHUP, os.killpg), (signal.SIGTERM, os.kill)],

@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from spoolscope.replay.run import replay
 from spoolscope.traces.digests import write_meta
 
@@ -13,6 +15,7 @@ SNAPSHOT = ("tree", "missed_names", "xattrs")
 FEW = 15
 
 
+@pytest.mark.slow
 def test_a_recording_without_its_snapshot_is_replayed_all_the_same(tmp_path):
     trace, target = tmp_path / "trace", tmp_path / "target"
     shutil.copytree(SAMPLE, trace)

@@ -102,6 +102,7 @@ def test_without_a_whole_snapshot_only_new_directories_are_known(script, box, tm
     assert row["listings"]["not_compared"]["directory not known"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("do", "what"), [("add", "box/intruder"), ("remove", "box/old"), ("add", "elsewhere")]
 )

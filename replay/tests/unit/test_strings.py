@@ -54,6 +54,7 @@ def below(row: Row, spools: int) -> bytes:
     return b"/".join(filter(None, (b"spool%d" % spool, path.lstrip(b"/"))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [1, 5, 1000])
 @pytest.mark.parametrize("spools", [1, 2])
 def test_names_are_those_of_the_table_each_once(spools, piece, monkeypatch):

@@ -18,6 +18,8 @@ from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.native import find_binary
 from spoolscope.traces.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 CGROUPS = Path("/sys/fs/cgroup")
 START = 1_700_000_000_000_000_000
 REG = 0o100600

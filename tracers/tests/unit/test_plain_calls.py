@@ -26,6 +26,8 @@ from spoolscope.tracers.resolve import resolve
 from spoolscope.tracers.resolved import Resolved
 from spoolscope.traces.abi import AT_FDCWD, F_DUPFD, O_CLOEXEC, RENAME_EXCHANGE
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = ("path", "path2", "given", "given2", "base", "base2", "comm", "elsewhere")
 SETLK = 6
 

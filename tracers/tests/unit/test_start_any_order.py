@@ -122,6 +122,7 @@ def walk_amid_changes(story, seed: int) -> tuple[dict[str, int], set[int]]:
     return truth, met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_any_order_of_changes_and_steps_of_the_walk(new_story, seed) -> None:
     story = new_story()
@@ -206,6 +207,7 @@ def test_directories_listed_at_any_time_after_a_call_used_them(new_story, seed) 
     assert missed == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_names_that_no_call_touched_are_where_they_would_be_if_they_were_followed(
     new_story, seed, monkeypatch

@@ -71,7 +71,8 @@ def resolve(capture: Capture, show: Show = lambda _share: None) -> Resolved:
     finally:
         if collecting:
             gc.enable()
-            gc.collect()  # what was needed to name calls is no more
+            if sum(map(len, capture.records.values())) > CHUNK:
+                gc.collect()  # what was needed to name calls is no more
 
 
 def _resolve_all(capture: Capture, show: Show) -> Resolved:
