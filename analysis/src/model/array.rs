@@ -195,16 +195,20 @@ mod tests {
             write_cache_kib: 8192,
             ..disk()
         };
-        let array = Array::new(&spec, GIB).expect("valid");
-        let began = Instant::now();
-        for i in 0..20 {
-            array.serve(Kind::Write, i * 40_000_000, 4096);
-        }
-        let answered = began.elapsed().as_secs_f64();
-        array.serve(Kind::Flush, 0, 0);
-        let lasting = began.elapsed().as_secs_f64();
-        assert!(answered < 0.02, "{answered}");
-        assert!(lasting > answered + 0.02, "{lasting}");
+        // A busy machine only adds to the time of answers, so the shortest of some is theirs.
+        let times = [(); 5].map(|()| {
+            let array = Array::new(&spec, GIB).expect("valid");
+            let began = Instant::now();
+            for i in 0..20 {
+                array.serve(Kind::Write, i * 40_000_000, 4096);
+            }
+            let answered = began.elapsed().as_secs_f64();
+            array.serve(Kind::Flush, 0, 0);
+            let flushed = began.elapsed().as_secs_f64() - answered;
+            (answered, flushed)
+        });
+        assert!(times.iter().any(|time| time.0 < 0.02), "{times:?}");
+        assert!(times.iter().all(|time| time.1 > 0.02), "{times:?}");
     }
 
     #[test]
