@@ -77,10 +77,12 @@ pub struct Names {
     spools: FxHashMap<Vec<u8>, Vec<u8>>,
     /// True if it has our root directory: other names are the same here.
     same_root: bool,
+    /// Places of the spools here; a name of the view that reads like these leads elsewhere.
+    places: Vec<Vec<u8>>,
 }
 
 impl Names {
-    fn new(found: &BTreeMap<PathBuf, PathBuf>, same_root: bool) -> Names {
+    fn new(found: &BTreeMap<PathBuf, PathBuf>, same_root: bool, spools: &[Spool]) -> Names {
         let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
         let pairs = found
             .iter()
@@ -89,6 +91,7 @@ impl Names {
         Names {
             spools: pairs.filter(|(alias, _)| alias != b"/").collect(),
             same_root,
+            places: spools.iter().map(|spool| bytes(&spool.mount)).collect(),
         }
     }
 
@@ -110,7 +113,16 @@ impl Names {
                 found = Some([here, rest].concat());
             }
         }
-        found.or_else(|| self.same_root.then(|| path.to_vec()))
+        let same = self.same_root && !self.reads_like_a_spool(&name);
+        found.or_else(|| same.then(|| path.to_vec()))
+    }
+
+    fn reads_like_a_spool(&self, name: &[u8]) -> bool {
+        let mut ends = self
+            .places
+            .iter()
+            .filter_map(|place| name.strip_prefix(&place[..]));
+        ends.any(|end| matches!(end, [] | [b'/', ..]))
     }
 }
 
@@ -276,7 +288,7 @@ impl<'a> Views<'a> {
         }
         Ok(Found {
             ways: ways::names(found.keys(), &mounts),
-            names: Names::new(&found, same_root),
+            names: Names::new(&found, same_root, self.spools),
             unsure,
         })
     }
@@ -384,7 +396,8 @@ impl Foreign {
         })
     }
 
-    /// Return a path of a process as it reads here.
+    /// Return a path of a process as it reads here. One that has no name here begins as those of
+    /// proc(5) do that lie below no root directory.
     pub fn here(&mut self, pid: u32, path: Vec<u8>) -> Vec<u8> {
         let names = match self.by_pid.get(&pid) {
             Some(names) => names.clone(),
@@ -394,7 +407,10 @@ impl Foreign {
                 names
             }
         };
-        names.and_then(|names| names.here(&path)).unwrap_or(path)
+        match names.map(|names| names.here(&path)) {
+            None => path,
+            Some(here) => here.unwrap_or_else(|| [b"(unreachable)", &path[..]].concat()),
+        }
     }
 
     fn look(&mut self, pid: u32) -> Option<Rc<Names>> {
@@ -409,7 +425,7 @@ impl Foreign {
                 let name = alias.strip_prefix("/").unwrap_or(&alias);
                 (join(&top, name), here)
             });
-            Some(Rc::new(Names::new(&below.collect(), true)))
+            Some(Rc::new(Names::new(&below.collect(), true, spools)))
         };
         self.by_root
             .entry((number, root))
@@ -426,7 +442,7 @@ mod tests {
         let pairs = pairs
             .iter()
             .map(|(a, b)| (PathBuf::from(a), PathBuf::from(b)));
-        Names::new(&pairs.collect(), false)
+        Names::new(&pairs.collect(), false, &[])
     }
 
     fn here(names: &Names, path: &str) -> Option<String> {
@@ -481,5 +497,18 @@ mod tests {
         };
         assert_eq!(here(&names, "/srv/a").as_deref(), Some("/var/mail/a"));
         assert_eq!(here(&names, "/etc").as_deref(), Some("/etc"));
+    }
+
+    #[test]
+    fn another_filesystem_at_the_place_of_a_spool_has_no_name_here() {
+        let names = Names {
+            same_root: true,
+            places: vec![b"/var/mail".to_vec()],
+            ..names(&[("/srv", "/var/mail")])
+        };
+        assert_eq!(here(&names, "/srv/a").as_deref(), Some("/var/mail/a"));
+        assert_eq!(here(&names, "/var//mail/a"), None);
+        assert_eq!(here(&names, "/var/mail"), None);
+        assert_eq!(here(&names, "/var/mails").as_deref(), Some("/var/mails"));
     }
 }

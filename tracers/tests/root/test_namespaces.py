@@ -207,3 +207,26 @@ def test_mounts_made_later_are_seen(spool, tmp_path):
     found = ask(trace, "SELECT path FROM syscalls JOIN paths USING (path_id) WHERE errno = 2")
     assert ("late",) in found
     assert ("early",) not in found
+
+
+def test_another_filesystem_at_the_same_place_is_no_spool(spool, tmp_path):
+    """A container works in a filesystem of its own that is mounted where the spool is here."""
+    mount, image = spool("ext4"), tmp_path / "other"
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    inside = f"mount -o loop {image} {mount}; cd {mount}; echo ready; exec sleep 60"
+    other = subprocess.Popen(["unshare", "-m", "sh", "-c", inside], stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b"ready\n"
+    calls = f"cd {mount} && mkdir box && (cd box; touch a; mv a b); rm -r box"
+    try:
+        trace = recorded_during(
+            lambda: subprocess.run(["sh", "-c", calls], check=True), mount, tmp_path
+        )
+    finally:
+        other.kill()
+        other.communicate()
+    found = ask(trace, "SELECT path FROM syscalls JOIN paths USING (path_id) WHERE errno = 0")
+    assert {("box",), ("box/a",)} <= set(found)
+    assert trace.meta["paths_unresolved"] == 0
+    assert ("",) in ask(trace, "SELECT path FROM tree JOIN paths USING (path_id)")
