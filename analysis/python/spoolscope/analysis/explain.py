@@ -43,6 +43,9 @@ LEAST_MB, MOST_MB, CALLS_A_MB = 500, 1500, 100_000
 """Memory limits of DuckDB, with which explain and report need 1 GB for 10 million calls and 2 GB
 for 100 million; the rest is Python, and memory that DuckDB does not count."""
 
+ONE_THREAD = 200_000
+"""Below this number of calls, waking more threads costs more than they save."""
+
 TOO_LONG = "What kept the calls waiting needs more memory than is allowed for a trace this long."
 
 SPLITTING, ADDING, CAUSING, BLAMING = (
@@ -243,7 +246,7 @@ def explain_with(
     progress: Progress = unseen,
 ) -> Explanation:
     """Explain on an open connection, which then has ``named_waits`` and more tables."""
-    bound_memory(con, int(trace.meta["counts"]["syscalls"]))
+    bound_resources(con, int(trace.meta["counts"]["syscalls"]))
     show = Phases(progress, PHASES if blame else {**PHASES, BLAMING: 0})
     show(SPLITTING)
     shown = select(con, trace, selection)
@@ -298,11 +301,13 @@ def explain_with(
     return explanation
 
 
-def bound_memory(con: duckdb.DuckDBPyConnection, calls: int) -> None:
-    """Limit the memory of DuckDB by the length of a trace; it keeps the rest in files."""
+def bound_resources(con: duckdb.DuckDBPyConnection, calls: int) -> None:
+    """Limit memory and threads of DuckDB by the length of a trace; it keeps the rest in files."""
     limit = min(MOST_MB, LEAST_MB + calls // CALLS_A_MB)
     con.execute(f"SET memory_limit = '{limit}MB'")
     con.execute("SET temp_directory = '{}'".format(str(scratch()).replace("'", "''")))
+    if calls < ONE_THREAD:
+        con.execute("SET threads = 1")
     con.execute("SET preserve_insertion_order = false")
     con.execute("SET parquet_metadata_cache = true")  # hundreds of statements read the same files
     # Where DuckDB takes a side of an ASOF join for small, it compares all pairs of rows: that takes

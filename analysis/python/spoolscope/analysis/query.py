@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from spoolscope.analysis.asked import DERIVED, EXPLAINED, tables
-from spoolscope.analysis.explain import bound_memory, explain_with
+from spoolscope.analysis.explain import bound_resources, explain_with
 from spoolscope.analysis.stages import begin
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -36,7 +36,7 @@ def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
             column, reads another file, or needs more memory than there is.
     """
     with trace.connect(opens_files=False) as con:
-        bound_memory(con, int(trace.meta["counts"]["syscalls"]))
+        bound_resources(con, int(trace.meta["counts"]["syscalls"]))
         words = {word.lower() for word in re.findall(r"\w+", sql)}
         with _explained(trace):
             _check(con, sql)

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from spoolscope.analysis.explain import bound_memory
+from spoolscope.analysis.explain import bound_resources
 from spoolscope.analysis.selection import Selection, select
 from spoolscope.analysis.split import Split, check_split
 from spoolscope.analysis.stage import Work
@@ -199,7 +199,7 @@ def prepare(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) 
     Raises:
         SpoolscopeError: no call is selected.
     """
-    bound_memory(con, int(trace.meta["counts"]["syscalls"]))
+    bound_resources(con, int(trace.meta["counts"]["syscalls"]))
     shown = select(con, trace, selection)
     work = begin(con, trace.meta, shown=shown.condition)
     work.make("call_totals", "named_waits")

@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE
-from spoolscope.analysis.explain import bound_memory
+from spoolscope.analysis.explain import bound_resources
 from spoolscope.analysis.families import Families
 from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES, class_of
 from spoolscope.analysis.metrics import BLOCK_NS, MAX_BLOCKS
@@ -233,7 +233,7 @@ def read_windows(trace: Trace, *, keys_match: bool) -> Windows:
         raise nothing_to_compare(trace)
     cut = Cut.of(trace)
     with trace.connect() as con:
-        bound_memory(con, int(trace.meta["counts"]["syscalls"]))
+        bound_resources(con, int(trace.meta["counts"]["syscalls"]))
         begin(con, shown=_KEPT.format(since_ns=cut.since_ns)).make("shown_calls", "named_waits")
         _name_programs(con, keys_match=keys_match)
         con.execute(_KINDS)
