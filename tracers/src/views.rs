@@ -419,13 +419,19 @@ impl Foreign {
         // process.
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
         let (spools, top) = (&self.spools, root.clone());
+        // Below another root directory mountinfo leaves out mounts, also that of a spool.
+        let all = if top == Path::new("/") {
+            &spools[..]
+        } else {
+            &[]
+        };
         let names = || {
             let found = mounted(spools, &Mounts::of(pid).ok()?).into_iter();
             let below = found.map(|(alias, here)| {
                 let name = alias.strip_prefix("/").unwrap_or(&alias);
                 (join(&top, name), here)
             });
-            Some(Rc::new(Names::new(&below.collect(), true, spools)))
+            Some(Rc::new(Names::new(&below.collect(), true, all)))
         };
         self.by_root
             .entry((number, root))

@@ -97,20 +97,25 @@ VERBS = (
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_lets_a_name_through(verb: str, trace: Path, tmp_path: Path) -> None:
-    # For what goes to a pipe there is test_printing.py.
     place, target = trace.parent, tmp_path / "target\x1b]0;owned\x07"
-    target.mkdir()
-    words = [word.replace("TARGET", str(target)).replace("OUT", str(tmp_path / "out"))
-             for word in verb.split()]  # fmt: skip
-    code, told = on_terminal([*SPOOLSCOPE, *words], place)
-    assert code in (0, 3), told
-    assert told
-    assert not hidden(told), verb
+    for number, run in enumerate((piped, on_terminal)):
+        target.mkdir(exist_ok=True)
+        words = [word.replace("TARGET", str(target)).replace("OUT", str(tmp_path / f"o{number}"))
+                 for word in verb.split()]  # fmt: skip
+        code, told = run([*SPOOLSCOPE, *words], place)
+        assert code in (0, 3), told
+        assert told
+        assert not hidden(told), verb
     if "--json" not in verb and verb.startswith(("explain kept.trace --blame", "plan --expl")):
         assert r"\x1b]0;titled\x07" in told, "the program is named"
     for page in place.glob("*.html"):
         html = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
         assert not hidden(html) - {"\t"}
+
+
+def piped(words: list[str], place: Path) -> tuple[int, str]:
+    done = subprocess.run(words, capture_output=True, cwd=place)
+    return done.returncode, (done.stdout + done.stderr).decode(errors="surrogateescape")
 
 
 def test_the_plan_of_every_call(trace: Path) -> None:

@@ -7,6 +7,7 @@ import ast
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -230,3 +231,24 @@ def test_another_filesystem_at_the_same_place_is_no_spool(spool, tmp_path):
     assert {("box",), ("box/a",)} <= set(found)
     assert trace.meta["paths_unresolved"] == 0
     assert ("",) in ask(trace, "SELECT path FROM tree JOIN paths USING (path_id)")
+
+
+def test_a_root_directory_in_the_spool_that_is_no_mount_point(spool, tmp_path):
+    """A chrooted server of a unit with private mounts works in its queue, as Postfix does."""
+    top = spool("ext4") / "queue"
+    (top / "active").mkdir(parents=True)
+    work = (
+        "import os, sys; os.chroot(sys.argv[1]); os.chdir('/active'); print('ready', flush=True); "
+        "input(); os.mkdir('one'); os.mkdir('/two')"
+    )
+    server = subprocess.Popen(
+        ["unshare", "-m", sys.executable, "-c", work, top],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert server.stdout.readline() == b"ready\n"
+    trace = recorded_during(lambda: server.communicate(b"go\n"), top, tmp_path)
+    assert server.returncode == 0
+    found = ask(trace, "SELECT path FROM syscalls JOIN paths USING (path_id) WHERE errno = 0")
+    assert {("active/one",), ("two",)} <= set(found)
+    assert trace.meta["paths_unresolved"] == 0
