@@ -72,9 +72,8 @@ WHOLE, FROZEN = "whole", "frozen"
 def record(*words: object) -> None:
     command = [sys.executable, "-m", "spoolscope.cli.main", "record", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode in (0, 3), (words, done.stderr)
-    assert "Traceback" not in done.stderr
-    assert not {"\x1b", "\x07"} & {*done.stdout, *done.stderr}
+    assert done.returncode in (0, INCOMPLETE), (words, done.stderr)
+    plain(done.stdout, done.stderr)
 
 
 def spoolscope(*words: object) -> str:
@@ -82,8 +81,14 @@ def spoolscope(*words: object) -> str:
     if done.exception is not None:
         raise done.exception
     assert done.return_value in (0, None, INCOMPLETE), (words, done.stderr)
-    assert not {"\x1b", "\x07"} & {*done.stdout, *done.stderr}
+    plain(done.stdout, done.stderr)
     return done.stdout
+
+
+def plain(*outputs: str) -> None:
+    for output in outputs:
+        assert "Traceback" not in output
+        assert not {"\x1b", "\x07"} & {*output}
 
 
 def told(*words: object) -> object:
