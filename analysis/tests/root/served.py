@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ PLACE = Path("/run/spoolscope-vm/scratch")
 
 
 def seen() -> dict[str, Any]:
-    names = [file.read_text().strip() for file in Path("/proc").glob("[0-9]*/comm")]
+    names = []
+    for file in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):  # the process has ended
+            names.append(file.read_text().strip())
     mounted = Path("/proc/mounts").read_text().splitlines()
     return {
         "running": sorted({*names} & (PROGRAMS | THREADS)),

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -206,6 +207,26 @@ def test_one_that_a_program_has_open(loop: Loop) -> None:
         program.stdout.readline()
         assert f"open in process {program.pid} (python" in refusal(device)
         program.communicate("\n")
+
+
+def test_a_process_that_ends_while_its_files_are_listed(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+
+        def ending_first(listed: Callable[[str | Path], object]) -> Callable[..., object]:
+            def ended_first(place: str | Path = ".") -> object:
+                if os.fspath(place) == f"/proc/{process.pid}/fd":
+                    process.kill()
+                    process.wait()
+                return listed(place)
+
+            return ended_first
+
+        for name in ("scandir", "listdir"):  # Path uses either, by the version of Python
+            monkeypatch.setattr(os, name, ending_first(getattr(os, name)))
+        twice(loop())
+        assert process.returncode == -signal.SIGKILL
 
 
 def test_one_that_the_kernel_has_given_away(loop: Loop, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def _looped(device: Device) -> str | None:
 
 def _opened(device: Device) -> str | None:
     """Return the process that has it open: the kernel lets programs share a device."""
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for link in _descriptors():
         with suppress(OSError):
             # The name is checked first: stat of a file on a network may take long.
             process = link.parts[2]
@@ -182,3 +182,10 @@ def _opened(device: Device) -> str | None:
                 comm = Path("/proc", process, "comm").read_text().strip()
                 return f"open in process {process} ({comm})"
     return None
+
+
+def _descriptors() -> Iterator[Path]:
+    for process in Path("/proc").glob("[0-9]*"):
+        # Path.glob of Python 3.11 would fail for a process that ends meanwhile.
+        with suppress(OSError):
+            yield from (process / "fd").iterdir()
