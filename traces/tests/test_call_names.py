@@ -31,6 +31,7 @@ ALLOWED = {
     "tracers/src/settings.rs": "families",
     "traces/python/spoolscope/traces/calls.py": "families",
 }
+_QUOTED = re.compile(r"""['"](\w+)(?=['"])""")
 _SQL = re.compile(r"'(\w+)', '(?=(\w+)')")
 _RUST = re.compile(r'b?"(\w+)"\s*[,|]\s*(?=b?"(\w+)")')
 
@@ -46,6 +47,8 @@ def rust_files() -> list[Path]:
 def in_python(source: str) -> list[tuple[str, ...]]:
     """Return the names in displays, and in texts as SQL has them, that hold two calls or more."""
     found = []
+    if CALLS.keys().isdisjoint(_QUOTED.findall(source)):
+        return []  # to parse all sources takes seconds
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
             items: list[ast.expr | None] = [*node.elts]

@@ -127,12 +127,14 @@ def _add_sums(
     dur: npt.NDArray[np.int64],
     part: npt.NDArray[np.int64],
 ) -> None:
-    bucket = bucket_of(dur)
     met = (part > 0) | (keys["cause"] == CALL)
-    for outcome, place in sorted(set(zip(failed[met], bucket[met], strict=True))):
-        of = met & (failed == outcome) & (bucket == place)
-        sums = {"n": int(of.sum()), "sum_ns": int(part[of].sum())}
-        _add(columns, {**keys, "failed": int(outcome), "bucket": int(place), **sums})
+    kinds = np.stack([failed[met], bucket_of(dur)[met]])
+    found, of, n = np.unique(kinds, axis=1, return_inverse=True, return_counts=True)
+    sum_ns = np.zeros(len(n), np.int64)
+    np.add.at(sum_ns, of.reshape(-1), part[met])
+    sums = {"failed": found[0], "bucket": found[1], "n": n, "sum_ns": sum_ns}
+    for name, values in columns.items():
+        values += sums[name].tolist() if name in sums else [keys[name]] * len(n)
 
 
 def _add(columns: Columns, row: dict[str, Any]) -> None:

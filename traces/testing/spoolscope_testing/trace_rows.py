@@ -1,8 +1,10 @@
 """Rows of a trace under construction, held against the schema when they are written."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -84,7 +86,10 @@ class TraceRows:
         return directory
 
 
-def _write(directory: Path, name: str, rows: Iterable[Row]) -> int:
+def _write(directory: Path, name: str, rows: Sequence[Row]) -> int:
+    if not rows:
+        (directory / f"{name}.parquet").write_bytes(_empty(name))
+        return 0
     columns = TABLES[name].columns
     known = {column.name for column in columns}
     for row in rows:
@@ -95,6 +100,14 @@ def _write(directory: Path, name: str, rows: Iterable[Row]) -> int:
         for column in columns
     }
     return write_table(directory, name, arrays)
+
+
+@cache
+def _empty(name: str) -> bytes:
+    """Return the file of a table without rows; most tables of most traces have none."""
+    with TemporaryDirectory() as place:
+        write_table(Path(place), name, {column.name: [] for column in TABLES[name].columns})
+        return Path(place, f"{name}.parquet").read_bytes()
 
 
 def _value(column: Column, row: Row) -> Any:
