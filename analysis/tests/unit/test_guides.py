@@ -117,13 +117,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = subprocess.run(run, cwd=place, capture_output=True, text=True)
         assert done.returncode in FINE, done.stderr
         (place / "target").rmdir()
-    for alias in ("which", "candidates", "kernels", "options"):
+    for alias in ("which", "candidates", "cheaper", "kernels", "options"):
         (place / alias).symlink_to("with")
     RollupMaker().write(place / "rollups")
-    (place / "log.1").write_text(
-        '1792000000.000001 openat(AT_FDCWD, "/var/mail/new/1", O_RDONLY) = 3</var/mail/new/1> '
-        "<0.000009>\n1792000000.000100 close(3</var/mail/new/1>) = 0 <0.000002>\n"
-    )
     return place
 
 
