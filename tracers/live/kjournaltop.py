@@ -11,6 +11,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work of jbd2 by process: commits asked for, handles, blocks, waits and their causes."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from bcctop import fail, load, milliseconds, options, refresh
@@ -241,8 +242,9 @@ def disks() -> dict[int, str]:
     """Return the names of block devices by the kernel's device number."""
     names = {}
     for number in Path("/sys/class/block").glob("*/dev"):
-        major, minor = map(int, number.read_text().split(":"))
-        names[major << 20 | minor] = number.parent.name
+        with suppress(OSError):  # it goes away meanwhile
+            major, minor = map(int, number.read_text().split(":"))
+            names[major << 20 | minor] = number.parent.name
     return names
 
 

@@ -55,7 +55,7 @@ pub fn enter(directory: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Return all names of a directory except "." and "..".
+/// Return all names of a directory except "." and ".."; one that is removed has none.
 pub fn entries(directory: &OwnedFd) -> Result<Vec<CString>> {
     /// Offset of `d_name` in `struct linux_dirent64`, and of its `d_reclen`.
     const NAME: usize = 19;
@@ -72,10 +72,12 @@ pub fn entries(directory: &OwnedFd) -> Result<Vec<CString>> {
                 LISTING,
             )
         };
-        ensure!(n >= 0, "getdents64: {}", io::Error::last_os_error());
-        if n == 0 {
+        let error = io::Error::last_os_error();
+        let gone = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE));
+        if n == 0 || n < 0 && gone {
             return Ok(names);
         }
+        ensure!(n > 0, "getdents64: {error}");
         let mut rest = &buffer[..n as usize];
         while rest.len() > NAME {
             let length = usize::from(u16::from_ne_bytes([rest[LENGTH], rest[LENGTH + 1]]));
@@ -85,5 +87,23 @@ pub fn entries(directory: &OwnedFd) -> Result<Vec<CString>> {
             }
             rest = &rest[length..];
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{entries, open};
+    use std::ffi::CString;
+    use std::fs;
+
+    #[test]
+    fn one_that_is_removed_while_it_is_open_is_empty() {
+        let place = std::env::temp_dir().join(format!("removed-{}", std::process::id()));
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("name"), "").unwrap();
+        let opened = open(&CString::new(place.to_str().unwrap()).unwrap()).unwrap();
+        assert_eq!(entries(&opened).unwrap(), [c"name".to_owned()]);
+        fs::remove_dir_all(&place).unwrap();
+        assert!(entries(&opened).unwrap().is_empty());
     }
 }

@@ -1,6 +1,8 @@
 //! Facts about this host: spools, their disks, clocks.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,13 @@ impl Spool {
                 "name the mount point of the spool, or a directory below",
             ));
         };
+        if path.to_str().is_none() {
+            bail!(Failure::new(
+                Code::Usage,
+                format!("the name of {} is no UTF-8 text", path.display()),
+                "rename the directory, or bind-mount it to one with another name",
+            ));
+        }
         let mount = mount_of(&path)?;
         Ok(Spool {
             root: join(&mount.root, path.strip_prefix(&mount.mount)?),
@@ -165,8 +174,8 @@ pub fn add_disks_below(disks: &mut Vec<u32>, room: usize) {
 fn disks_below(disk: u32) -> Vec<u32> {
     let sys = format!("/sys/dev/block/{}:{}", disk >> 20, disk & 0xf_ffff);
     let sys = Path::new(&sys);
-    if let Ok(file) = fs::read_to_string(sys.join("loop/backing_file")) {
-        let holder = Path::new(file.trim_end())
+    if let Ok(file) = fs::read(sys.join("loop/backing_file")) {
+        let holder = Path::new(OsStr::from_bytes(file.trim_ascii_end()))
             .parent()
             .map(mount_of)
             .and_then(Result::ok);
@@ -228,7 +237,9 @@ pub fn parse_dev(text: &str) -> Option<u32> {
 
 /// Return all members of the btrfs that `source` belongs to.
 fn btrfs_disks(source: &str) -> Vec<u32> {
-    let Some(name) = Path::new(source).file_name() else {
+    // LVM and LUKS have links in /dev; the kernel lists dm-0.
+    let device = fs::canonicalize(source).unwrap_or_else(|_| source.into());
+    let Some(name) = device.file_name() else {
         return Vec::new();
     };
     let Ok(all) = fs::read_dir("/sys/fs/btrfs") else {

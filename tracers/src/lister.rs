@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::attributes::{self, Attributes};
 use crate::directory::{self, enter, entries};
@@ -210,12 +210,12 @@ impl<'a> Lister<'a> {
         Ok(Some(at))
     }
 
-    /// Go to the spool's mount point.
+    /// Go to the spool's mount point, or its directory, which may be gone.
     fn top(&mut self, spool: &'a Spool) -> Result<Option<Reached<'a>>> {
         let mount = CString::new(spool.mount.as_os_str().as_bytes())?;
-        let failed = || format!("Failed to look at {}", spool.mount.display());
-        let fd = directory::open(&mount).with_context(failed)?;
-        let found = attributes::of(&mount).with_context(failed)?;
+        let (Ok(fd), Ok(found)) = (directory::open(&mount), attributes::of(&mount)) else {
+            return Ok(None);
+        };
         let row = self.row_of(spool, &found, 0, &mount)?;
         enter(&fd)?;
         let identity = identity(spool, &found);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::host::{self, Spool};
-use crate::mounts::Mounts;
+use crate::mounts::{Mount, Mounts};
 
 /// Reads the mounts when the kernel reports that they changed.
 #[derive(Debug)]
@@ -40,7 +40,9 @@ impl Watch {
         let mounts = Mounts::own().context("Failed to read mounts")?;
         let mut found = Vec::new();
         for (spool, gone_ns) in self.spools.iter().zip(&mut self.gone_ns) {
-            if gone_ns.is_none() && !mounts.all.iter().any(|mount| mount.id == spool.id) {
+            // The kernel gives the number of a mount to a later one.
+            let there = |mount: &Mount| mount.id == spool.id && mount.dev == spool.dev;
+            if gone_ns.is_none() && !mounts.all.iter().any(there) {
                 *gone_ns = Some(host::clock(libc::CLOCK_REALTIME));
                 found.push(spool.mount.clone());
             }

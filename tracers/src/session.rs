@@ -286,7 +286,9 @@ fn take_snapshot(
 /// Return the meta data known before the first record; a killed recorder leaves at least these.
 fn first_meta(options: &Options, spools: &[Spool], coverage: &Coverage) -> Result<Value> {
     let (kernel, arch) = host::kernel();
-    let aliases = aliases::of_all(spools)?;
+    let mut aliases = aliases::of_all(spools)?;
+    // JSON has no other names.
+    aliases.retain(|name, place| name.to_str().and(place.to_str()).is_some());
     let above = aliases::above(
         spools
             .iter()

@@ -224,11 +224,12 @@ fn task(
     let proc = PathBuf::from(format!("/proc/{pid}"));
     let (Ok(cwd), Ok(status)) = (
         fs::read_link(proc.join("cwd")),
-        fs::read_to_string(proc.join("status")),
+        fs::read(proc.join("status")),
     ) else {
         return Ok(());
     };
-    let mut task = task_from_status(pid, &status);
+    let comm = fs::read(proc.join("comm")).unwrap_or_default();
+    let mut task = task_from_status(pid, &comm, &String::from_utf8_lossy(&status));
     task.exe_ino = fs::metadata(proc.join("exe")).map_or(0, |m| m.ino());
     if let Ok(meta) = fs::metadata(proc.join("cwd")) {
         task.cwd_dev = host::device(&meta);
@@ -273,7 +274,9 @@ pub fn store(capture: &mut Capture, item: Found) -> Result<()> {
     }
 }
 
-fn task_from_status(pid: u32, status: &str) -> Task {
+/// Return what status says of a process. Its name is that of `comm`, bytes as BPF records them;
+/// status escapes some.
+fn task_from_status(pid: u32, comm: &[u8], status: &str) -> Task {
     let mut task = Task {
         ts_ns: now(),
         event: TASK_SEEN,
@@ -281,6 +284,9 @@ fn task_from_status(pid: u32, status: &str) -> Task {
         tid: pid,
         ..Task::default()
     };
+    let name = comm.strip_suffix(b"\n").unwrap_or(comm);
+    let n = name.len().min(15);
+    task.comm[..n].copy_from_slice(&name[..n]);
     for line in status.lines() {
         let Some((key, value)) = line.split_once(':') else {
             continue;
@@ -288,11 +294,6 @@ fn task_from_status(pid: u32, status: &str) -> Task {
         let words: Vec<&str> = value.split_whitespace().collect();
         let number = |i: usize| words.get(i).and_then(|w| w.parse().ok()).unwrap_or(0);
         match key {
-            "Name" => {
-                let name = value.trim().as_bytes();
-                let n = name.len().min(15);
-                task.comm[..n].copy_from_slice(&name[..n]);
-            }
             "Umask" => task.umask = u32::from_str_radix(value.trim(), 8).unwrap_or(0),
             "PPid" => task.parent_pid = number(0),
             "Uid" => task.uid = number(3), // filesystem uid

@@ -144,9 +144,10 @@ fn parents() -> Result<BTreeMap<u32, u32>> {
         let Some(pid) = name.to_str().and_then(|n| n.parse::<u32>().ok()) else {
             continue;
         };
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+        let Ok(stat) = fs::read(entry.path().join("stat")) else {
             continue; // it has ended
         };
+        let stat = String::from_utf8_lossy(&stat); // names are bytes
         // "pid (any name) state ppid ..."
         let rest = stat.rsplit(") ").next().unwrap_or_default();
         if let Some(parent) = rest.split(' ').nth(1).and_then(|w| w.parse().ok()) {

@@ -5,7 +5,7 @@
 //! that has ended by then. Files stay open until their functions are looked up, at the end.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 use object::read::{Object, ObjectSegment, ObjectSymbol, ReadCache};
 use rustc_hash::FxHashMap;
@@ -130,10 +130,11 @@ impl UserStacks {
     }
 
     fn read(&mut self, pid: u32) {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         if text.is_empty() {
             return;
         }
+        let text = String::from_utf8_lossy(&text);
         let mut regions = Vec::new();
         for line in text.lines() {
             let Some((start, end, offset, ino, path)) = parse(line) else {
@@ -158,8 +159,15 @@ impl UserStacks {
     }
 
     fn add(&mut self, pid: u32, (path, ino): (String, u64)) -> u32 {
-        let open = File::open(format!("/proc/{pid}/root{path}")).ok();
-        let is_it = |file: &File| file.metadata().is_ok_and(|found| found.ino() == ino);
+        // Somebody may have put a pipe in its place, at which a plain open would wait for ever.
+        let mut how = File::options();
+        how.read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let open = how.open(format!("/proc/{pid}/root{path}")).ok();
+        let is_it = |file: &File| {
+            file.metadata()
+                .is_ok_and(|found| found.is_file() && found.ino() == ino)
+        };
         let number = self.files.len() as u32;
         self.files.push(Code {
             path: path.clone(),

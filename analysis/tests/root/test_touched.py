@@ -159,3 +159,31 @@ def test_with_rotation_every_trace_has_its_directories(spool, tmp_path):
             "directories_missed": 0,
         }
     assert all_read == {"a", "b", "c"}
+
+
+VANISHING = """
+import os, sys, time
+until = time.monotonic() + 2
+n = 0
+while time.monotonic() < until:
+    n += 1
+    place = os.path.join(sys.argv[1], str(n % 50))
+    os.mkdir(place)
+    os.close(os.open(os.path.join(place, "x"), os.O_CREAT | os.O_WRONLY))
+    os.unlink(os.path.join(place, "x"))
+    os.rmdir(place)
+print(n)
+"""
+
+
+def test_directories_that_are_removed_while_they_are_listed(spool, tmp_path, capfd):
+    mount, command = spool("ext4"), [sys.executable, "-c", VANISHING]
+    trace = recorded(mount, tmp_path / "t", "touched", [*command, str(mount)])
+    made = (
+        trace.connect()
+        .execute("SELECT count(*) FROM syscalls WHERE syscall = 'mkdir' AND errno = 0")
+        .fetchone()
+    )
+    assert made == (int(capfd.readouterr().out),)
+    assert trace.meta["complete"]
+    assert trace.meta["snapshot"]["kind"] != "partial"

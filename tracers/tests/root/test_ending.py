@@ -1,5 +1,7 @@
 """A recording ends in order whenever it is asked to, and with any process that waits for it."""
 
+import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -99,6 +101,7 @@ def test_a_signal_during_the_snapshot_ends_in_order(number, mount, tmp_path):
     assert recorders(tmp_path) == []
 
 
+MS_BIND = 4096  # of <sys/mount.h>
 PHASES = {
     "attach": lambda tmp_path: recorders(tmp_path),
     "snapshot": lambda tmp_path: said(tmp_path, "begun"),
@@ -141,5 +144,32 @@ def test_a_spool_that_is_unmounted_is_told(phase, mount, tmp_path):
     lines = [line for line in errors.splitlines() if line.startswith("spoolscope: warning")]
     assert sum("was unmounted" in line for line in lines) == 1
     assert f"the spool {mount} was unmounted" in errors
+    (found,) = Trace.open(tmp_path / "t").meta["spools"]
+    assert before <= found["unmounted_ns"] < before + 2_000_000_000
+
+
+def test_a_spool_in_whose_place_another_one_is_mounted_at_once(mount, tmp_path):
+    """The other one gets the number that the kernel had for the mount of the spool."""
+    other = tmp_path / "other"
+    other.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def number() -> str:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return next(line.split()[0] for line in lines if line.split()[4] == str(mount))
+
+    first = number()
+    recording = begun(mount, tmp_path, "-d", "3")
+    until(lambda: PHASES["recording"](tmp_path))
+    place = os.fsencode(mount)
+    before = time.time_ns()
+    assert libc.umount2(place, 0) == 0
+    assert libc.mount(os.fsencode(other), place, None, MS_BIND, None) == 0
+    reused = number() == first
+    _, errors = recording.communicate(timeout=60)
+    subprocess.run(["umount", mount], check=True)
+    subprocess.run(["mount", "-o", "loop", tmp_path / "ext4.img", mount], check=True)
+    assert reused, "the kernel gave it another number: this test proves nothing"
+    assert recording.returncode == 0, errors
     (found,) = Trace.open(tmp_path / "t").meta["spools"]
     assert before <= found["unmounted_ns"] < before + 2_000_000_000

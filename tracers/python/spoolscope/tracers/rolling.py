@@ -10,6 +10,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -262,15 +263,19 @@ def _running(root: Path, host: str) -> Path | None:
     """
     notes = [*root.glob(f"{WORK}*/{_ABOUT}"), *root.glob(f"{WINDOWS}*/{CAPTURES}/{_ABOUT}")]
     found = [
-        note.parent
-        for note in notes
-        if unfinished.in_use(note.parent) and json.loads(note.read_text())["host"] == host
+        note.parent for note in notes if unfinished.in_use(note.parent) and _host_of(note) == host
     ]
     if len(found) > 1:
         raise SpoolscopeError(
             f"{len(found)} recorders write to {root}", remedy="end all but one of them"
         )
     return found[0] if found else None
+
+
+def _host_of(note: Path) -> str | None:
+    with suppress(FileNotFoundError):  # the recorder ends meanwhile
+        return str(json.loads(note.read_text())["host"])
+    return None
 
 
 def own_host() -> str:

@@ -3,6 +3,7 @@
 import shutil
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -126,7 +127,8 @@ class Series:
                 self.hook.add(made_now, str(job.frozen["why"]))
         made = sorted(self.path.glob(f"{self.kind}-*"))
         for old in made[: -self.request.keep] if self.request.keep else []:
-            shutil.rmtree(old)
+            with suppress(FileNotFoundError):  # somebody else removes it, too
+                shutil.rmtree(old)
 
     def end(self) -> None:
         """Convert all segments that are left, also those that a killed recorder did not report.

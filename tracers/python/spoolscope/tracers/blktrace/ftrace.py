@@ -98,18 +98,28 @@ def _require_blk_tracer() -> None:
 @contextmanager
 def _only_one() -> Iterator[IO[str]]:
     """Lock the file of settings to restore; its content survives the death of a holder."""
-    with LEFTOVER.open("a+") as state:
-        try:
-            fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SpoolscopeError(
-                "another spoolscope traces block events", remedy="wait until it has ended"
-            ) from error
+    with _locked() as state:
         try:
             yield state
         finally:
             if not os.fstat(state.fileno()).st_size:
                 LEFTOVER.unlink()
+
+
+def _locked() -> IO[str]:
+    while True:
+        state = LEFTOVER.open("a+")
+        try:
+            fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            state.close()
+            raise SpoolscopeError(
+                "another spoolscope traces block events", remedy="wait until it has ended"
+            ) from error
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(state.fileno()), LEFTOVER.stat()):
+                return state
+        state.close()  # its last holder has removed it: others lock a new one
 
 
 def _refuse_if_in_use(enables: list[Path]) -> None:
