@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from spoolscope.replay.candidates import parse
-from spoolscope.replay.clearing import wipe_left
+from spoolscope.replay.clearing import _loops_below, wipe_left
 from spoolscope.replay.devices import Device
 from spoolscope.replay.disks import Asked, Disks, given
+from spoolscope.replay.lifetime import kernel_threads_ns
 from spoolscope.replay.signatures import LABEL, signatures, wipe
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
@@ -197,16 +198,31 @@ def test_a_part_of_a_mapped_device_or_an_array(kind: str, loop: Loop) -> None:
         run(*remove)
 
 
-def test_one_that_a_program_has_open(loop: Loop) -> None:
-    """A virtual machine or a database opens it like this, without O_EXCL."""
+@pytest.mark.parametrize(("comm", "shown"), [("", "python"), ("ff6162", "\ufffdab")])
+def test_one_that_a_program_has_open(comm: str, shown: str, loop: Loop) -> None:
+    """A virtual machine or a database opens it like this, without O_EXCL; names are bytes."""
     device = loop()
-    words = [sys.executable, "-c", "import sys; f = open(sys.argv[1], 'rb'); print(); input()"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*words, device], stdin=pipe, stdout=pipe, text=True) as program:
+    code = "import ctypes, sys; f = open(sys.argv[1], 'rb'); name = bytes.fromhex(sys.argv[2]); "
+    code += "name and ctypes.CDLL(None).prctl(15, name); print(); input()"
+    words, pipe = [sys.executable, "-c", code, device, comm], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as program:
         assert program.stdout
         program.stdout.readline()
-        assert f"open in process {program.pid} (python" in refusal(device)
+        assert kernel_threads_ns()  # it reads of every process
+        assert f"open in process {program.pid} ({shown}" in refusal(device)
         program.communicate("\n")
+
+
+def test_beside_a_loop_device_whose_file_has_no_text_for_a_name(loop: Loop, tmp_path: Path) -> None:
+    image = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    image.touch()
+    os.truncate(image, MIB)
+    other = run("losetup", "--find", "--show", image).strip()
+    try:
+        twice(loop())
+        assert _loops_below(tmp_path.resolve()).count(other) == 1
+    finally:
+        run("losetup", "--detach", other)
 
 
 def test_a_process_that_ends_while_its_files_are_listed(

@@ -53,7 +53,9 @@ def check(storage: Storage, life: Lifetime) -> None:
     env = {**os.environ, "PATH": images.program_path()}
     try:
         with life.step("check"):
-            done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+            done = subprocess.run(
+                words, capture_output=True, text=True, errors="replace", env=env, check=False
+            )
     except FileNotFoundError:
         life.left_out("check", f"program {words[0]} is missing")
         return

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from spoolscope.replay import images
@@ -31,7 +32,11 @@ def clear(place: Path) -> None:
         )
     release_left(_loops_below(place))
     for device in _loops_below(place):
-        images.run("losetup", "--detach", device)
+        try:
+            images.run("losetup", "--detach", device)
+        except SpoolscopeError:  # it may have gone with its mount
+            if device in _loops_below(place):
+                raise
     try:
         shutil.rmtree(place)
     except OSError as error:
@@ -55,9 +60,10 @@ def _loops_below(place: Path) -> list[str]:
     files = Path("/sys/block").glob("loop*/loop/backing_file")
     found = []
     for file in files:
-        backing = Path(file.read_text(errors="surrogateescape").rstrip("\n"))
-        if backing.is_relative_to(place):
-            found.append(f"/dev/{file.parts[3]}")
+        with suppress(OSError):  # it is detached meanwhile
+            backing = Path(file.read_text(errors="surrogateescape").rstrip("\n"))
+            if backing.is_relative_to(place):
+                found.append(f"/dev/{file.parts[3]}")
     return found
 
 

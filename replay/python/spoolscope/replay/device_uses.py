@@ -145,27 +145,30 @@ def _is(path: Path, device: Device) -> bool:
 
 
 def _swap(device: Device) -> str | None:
-    lines = Path("/proc/swaps").read_text().splitlines()[1:]
+    lines: list[str] = []
+    with suppress(FileNotFoundError):  # a kernel without swap space
+        lines = Path("/proc/swaps").read_text(errors="surrogateescape").splitlines()[1:]
     return "swap space" if any(_is(Path(line.split()[0]), device) for line in lines) else None
 
 
 def _held(device: Device) -> str | None:
     """Return the device-mapper, LVM, md or bcache device that it is a part of."""
-    for holder in sorted((device.place / "holders").glob("*")):
-        made = holder.resolve()
-        if (name := made / "dm/name").exists():
-            lvm = (made / "dm/uuid").read_text().startswith("LVM-")
-            kind = "LVM" if lvm else "device-mapper"
-            return f"a part of {name.read_text().strip()} ({kind}, {made.name})"
-        kind = "md RAID" if (made / "md").is_dir() else "another device"
-        return f"a part of {made.name} ({kind})"
+    with suppress(FileNotFoundError):  # it is taken apart meanwhile
+        for holder in sorted((device.place / "holders").iterdir()):
+            made = holder.resolve()
+            if (name := made / "dm/name").exists():
+                lvm = (made / "dm/uuid").read_text().startswith("LVM-")
+                kind = "LVM" if lvm else "device-mapper"
+                return f"a part of {name.read_text().strip()} ({kind}, {made.name})"
+            kind = "md RAID" if (made / "md").is_dir() else "another device"
+            return f"a part of {made.name} ({kind})"
     return None
 
 
 def _looped(device: Device) -> str | None:
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
         with suppress(OSError):
-            if _is(Path(file.read_text().rstrip("\n")), device):
+            if _is(Path(file.read_text(errors="surrogateescape").rstrip("\n")), device):
                 return f"below the loop device {file.parts[3]}"
     return None
 
@@ -179,7 +182,7 @@ def _opened(device: Device) -> str | None:
             if os.fspath(link.readlink()).startswith("/dev/") and _is(link, device):
                 if int(process) == os.getpid():
                     continue
-                comm = Path("/proc", process, "comm").read_text().strip()
+                comm = Path("/proc", process, "comm").read_text(errors="replace").strip()
                 return f"open in process {process} ({comm})"
     return None
 

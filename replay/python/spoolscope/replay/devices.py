@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,11 @@ class Device:
 
     def partitions(self) -> list["Device"]:
         """Return its partitions."""
-        return [_known(found.parent) for found in sorted(self.place.glob("*/partition"))]
+        found = []
+        for place in sorted(self.place.glob("*/partition")):
+            with suppress(OSError):  # the table is read anew: none that is in use goes away
+                found.append(_known(place.parent))
+        return found
 
     def relatives(self) -> list[tuple[str, "Device"]]:
         """Return it, its partitions and the disk it is a partition of, each with a description."""

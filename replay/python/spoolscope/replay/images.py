@@ -28,7 +28,10 @@ def run(*command: str | Path) -> str:
     """
     env = {**os.environ, "PATH": program_path()}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        # Labels and names of files on a disk are bytes.
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=env, check=False
+        )
     except FileNotFoundError as error:
         raise SpoolscopeError(
             f"program {command[0]} is missing", remedy="install the package that has it"

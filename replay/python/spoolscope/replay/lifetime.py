@@ -224,7 +224,8 @@ def kernel_threads_ns() -> dict[int, int]:
     found = {}
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
-            parent = (place / "stat").read_text().rpartition(")")[2].split()[1]
+            # Names of processes are bytes.
+            parent = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
             if int(parent) == _KERNEL_THREADS:
                 found[int(place.name)] = int((place / "schedstat").read_text().split()[0])
     return found

@@ -171,8 +171,19 @@ def _unpack(release: str, root: Path) -> None:
         tree.mkdir()
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as tar:
             words = ["tar", "-x", "-C", str(tree), "--no-same-owner", "--wildcards", *UNPACKED]
-            # A built-in part of the kernel has no directory: tar reports it and fails.
-            subprocess.run(words, stdin=tar.stdout, check=False, capture_output=True)
+            env = os.environ | {"LC_ALL": "C"}
+            done = subprocess.run(
+                words, stdin=tar.stdout, capture_output=True, text=True, env=env, check=False
+            )
+        # A built-in part of the kernel has no directory: tar reports it and fails.
+        usual = ("Not found in archive", "Exiting with failure status")
+        said = done.stderr.splitlines()
+        wrong = [line for line in said if not any(part in line for part in usual)]
+        if tar.returncode or wrong:
+            raise SpoolscopeError(
+                f"{deb.name} cannot be unpacked: {(wrong or ['it is damaged'])[0]}",
+                remedy="see that the disk has room, and try again",
+            )
         if (tree / "usr/lib/modules").exists():  # where Debian 13's kernels have them
             (tree / "usr/lib").rename(tree / "lib")
         subprocess.run(["depmod", "-b", tree, release], check=True, env=_env())
