@@ -222,13 +222,13 @@ fn task(
     to: &SyncSender<Found>,
 ) -> Result<()> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
-    let (Ok(cwd), Ok(status)) = (
+    let (Ok(cwd), Ok(status), Ok(comm)) = (
         fs::read_link(proc.join("cwd")),
         fs::read(proc.join("status")),
+        fs::read(proc.join("comm")),
     ) else {
         return Ok(());
     };
-    let comm = fs::read(proc.join("comm")).unwrap_or_default();
     let mut task = task_from_status(pid, &comm, &String::from_utf8_lossy(&status));
     task.exe_ino = fs::metadata(proc.join("exe")).map_or(0, |m| m.ino());
     if let Ok(meta) = fs::metadata(proc.join("cwd")) {

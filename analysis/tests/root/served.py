@@ -29,7 +29,7 @@ def seen() -> dict[str, Any]:
     names = []
     for file in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError):  # the process has ended
-            names.append(file.read_text().strip())
+            names.append(file.read_text(errors="replace").strip())
     mounted = Path("/proc/mounts").read_text().splitlines()
     return {
         "running": sorted({*names} & (PROGRAMS | THREADS)),

@@ -153,8 +153,8 @@ def _swap(device: Device) -> str | None:
 
 def _held(device: Device) -> str | None:
     """Return the device-mapper, LVM, md or bcache device that it is a part of."""
-    with suppress(FileNotFoundError):  # it is taken apart meanwhile
-        for holder in sorted((device.place / "holders").iterdir()):
+    for holder in sorted((device.place / "holders").glob("*")):
+        with suppress(FileNotFoundError):  # it is taken apart meanwhile
             made = holder.resolve()
             if (name := made / "dm/name").exists():
                 lvm = (made / "dm/uuid").read_text().startswith("LVM-")
