@@ -128,7 +128,6 @@ def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
     "row",
     [
         {"divergent": 3},
-        {"executed": 390},
         {"final_state": {"checked": 10, "mismatched": 1}},
         {"lateness_p99_ns": 400 * MS},
     ],
@@ -333,3 +332,73 @@ def test_what_is_not_compared_is_said(trace, new_replay):
     for name, scale in (("ext4", 1), ("xfs", 2)):
         replay.run(name, latencies(scale))
     assert "on each, file locking left out" in compare([replay.write()]).verdict.sure
+
+
+@pytest.mark.parametrize("broken", [0, 2])
+def test_the_run_that_executed_least_counts_whichever_round_it_is(trace, new_replay, broken):
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_ in range(3):
+        replay.run("xfs", latencies(0.7), round_, range(200) if round_ == broken else ())
+        replay.run("ext4", latencies(1), round_)
+    found = compare([replay.write()])
+    assert found.verdict.word == "inconclusive"
+    assert found.candidates["xfs"].fidelity.executed_share == 0.5
+    assert found.verdict.problems == ["xfs: only 50.0 % of calls were executed."]
+
+
+def test_a_third_candidate_that_failed_leaves_the_verdict_on_the_others(trace, new_replay):
+    """Check with calls of which the first tenth speaks for the other one."""
+    slow_later = [MS // 2] * 40 + [2 * MS] * (N - 40)
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_ in range(3):
+        replay.run("xfs", slow_later, round_)
+        replay.run("ext4", latencies(1), round_)
+        replay.run("btrfs", latencies(1), round_, range(40, N))
+    found = compare([replay.write()])
+    assert (found.verdict.word, found.verdict.best, found.n_calls) == ("faster", "ext4", N)
+    assert list(found.candidates) == ["ext4", "xfs", "btrfs"]
+    assert found.candidates["btrfs"].metrics["total_ns"] is None
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False, default=str))
+
+
+def test_calls_left_out_on_purpose_were_not_to_be_made(trace, new_replay):
+    replay = new_replay("out", trace, N, rounds=3)
+    for round_ in range(3):
+        for name, scale in (("xfs", 0.7), ("ext4", 1)):
+            replay.run(name, latencies(scale), round_, executed=300)
+    assert compare([replay.write()]).verdict.word == "faster"
+
+
+def test_rounds_of_different_days_are_not_called_paired(trace, new_replay):
+    outputs = []
+    for day, name, scale in ((1, "xfs", 1), (2, "btrfs", 1.3)):
+        replay = new_replay(f"day{day}", trace, N, rounds=3)
+        for round_ in range(3):
+            replay.run(name, latencies(scale), round_)
+        outputs.append(replay.write())
+    verdict = compare(outputs).verdict
+    assert "3 rounds of each, lower in 3/3" in verdict.sure
+    assert any("not replayed in turns" in problem for problem in verdict.problems)
+
+
+def test_an_unfinished_round_changes_neither_order_nor_times(trace, new_replay):
+    replay = new_replay("out", trace, N, rounds=4)
+    for round_, (xfs, ext4) in enumerate(((1.1, 1.0), (1.1, 1.0), (1.1, 1.0))):
+        replay.run("xfs", latencies(xfs), round_)
+        replay.run("ext4", latencies(ext4), round_)
+    replay.run("ext4", latencies(3), 3)
+    found = compare([replay.write()])
+    assert (found.verdict.word, found.verdict.best) == ("faster", "ext4")
+    totals = [candidate.metrics["total_ns"] for candidate in found.candidates.values()]
+    assert totals[1] / totals[0] == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(
+    ("pace", "word"), [("scaled=0.5", "inconclusive"), ("think", "faster"), ("afap", "faster")]
+)
+def test_lateness_counts_where_a_schedule_is_kept(trace, new_replay, pace, word):
+    replay = new_replay("out", trace, N, rounds=3, pace=pace)
+    for round_ in range(3):
+        replay.run("xfs", latencies(0.7), round_, lateness_p99_ns=400 * MS, pace=pace)
+        replay.run("ext4", latencies(1), round_, pace=pace)
+    assert compare([replay.write()]).verdict.word == word

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES
 from spoolscope.analysis.recordings.moved import compare_recordings
-from spoolscope.analysis.recordings.resampling import Judge, run_length
-from spoolscope.analysis.recordings.sentences import headline, limits, word
+from spoolscope.analysis.recordings.resampling import Judge, Moved, ratio_of_means, run_length
+from spoolscope.analysis.recordings.sentences import headline, limits, reasons, word
 from spoolscope.cli.main import group
 from spoolscope.traces.book import book_file, remember
 from spoolscope.traces.errors import SpoolscopeError
@@ -30,7 +30,9 @@ SAMPLE = "traces/samples/postfix-dovecot"
 def recording(new_builder):
     """Return ``recording(name, syncs, reads, sync_ns)``, with calls a second, and commits."""
 
-    def make(name, syncs=4, reads=20, sync_ns=5 * MS, seconds=SECONDS, comm="lmtp", **meta):
+    def make(
+        name, syncs=4, reads=20, sync_ns=5 * MS, seconds=SECONDS, comm="lmtp", new_syncs=0, **meta
+    ):
         builder = new_builder(name)
         noise = np.random.default_rng(len(name)).normal(1, 0.05, seconds)
         for second in range(seconds):
@@ -41,6 +43,9 @@ def recording(new_builder):
                 target = builder.path_id(f"a/new/{second}.{n}")
                 at += 50 * MS
                 builder.call("rename", at, 50_000, path=path, path2_id=target, comm=comm, ret=0)
+            for n in range(new_syncs):
+                at = second * S + n * 50 * MS
+                builder.call("fsync", at, MS, path="a/tmp/new", tid=300, comm="backup")
             for n in range(reads):
                 at = second * S + n * 20 * MS + 1
                 builder.call("read", at, 10_000, path="a/cur/1", tid=200, comm="imap")
@@ -170,6 +175,62 @@ def test_intervals_cover_the_truth_although_slow_times_last():
         hits += moved.low <= 1.2 <= moved.high
     assert 0.9 <= hits / trials <= 0.99
     assert run_length(60) == 8
+
+
+def test_the_ratio_of_two_means_is_no_surer_than_neighbours_let_it_be():
+    """Check means whose ratio is 1 if a slow second is followed by others that are slow."""
+    generator, n, missed = np.random.default_rng(3), 30, 0
+
+    def recorded():
+        noise = np.zeros(n)
+        for k in range(1, n):
+            noise[k] = 0.5 * noise[k - 1] + generator.normal(0, 0.3)
+        counts = generator.poisson(100, n)
+        return np.exp(noise) * counts, counts
+
+    for _ in range(200):
+        found = ratio_of_means(recorded(), recorded())
+        missed += not found.low <= 1 <= found.high
+    assert missed <= 24  # 24 to 32 % were missed by windows drawn one by one
+    few = (np.array([2.0, 4.0]), np.array([1, 1]))
+    assert (ratio_of_means(few, few).ratio, ratio_of_means(few, few).low) == (1, None)
+    assert np.isnan(ratio_of_means(few, (np.zeros(2), np.zeros(2))).ratio)
+
+
+def test_no_cause_is_named_where_nothing_changed(recording):
+    """Check that the furthest of many causes is judged as such, and a real one is still named."""
+    assert Judge(60, 60).wider(20) > 1.5 > Judge(60, 60).wider(1) == 1
+    between = compare_recordings(recording("monday"), recording("tuesday", sync_ns=10 * MS))
+    assert len(reasons(between)) == 1
+    assert reasons(between)[0].startswith("journal commit")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.001, 1.06, "inconclusive"), (1.06, 1.2, "slower"), (0.8, 0.9, "faster"),
+     (0.9, 0.97, "inconclusive"), (0.96, 1.04, "equivalent")],
+)  # fmt: skip
+def test_words_need_five_per_cent(low, high, expected):
+    assert Moved(100, 100, (low + high) / 2, low, high).word == expected
+
+
+def test_an_import_is_not_without_commits_but_without_their_record(recording):
+    imported = {"from": "strace", "lines": 1}
+    ours, theirs = (recording(n, imported=imported).path for n in ("monday", "tuesday"))
+    for demand in ("commits > +10 %", "journal commit > +10 %", "flushes > 1"):
+        result = run("compare", ours, theirs, "-q", "--json", "--fail-if", demand)
+        (decision,) = json.loads(result.stdout)["fail_if"]
+        assert (decision["decision"], result.return_value) == ("undecided", 5)
+        assert "was imported" in decision["why"]
+
+
+def test_calls_that_the_first_has_not_are_no_calls_as_fast(recording):
+    """Check fsyncs of 1 ms of another program, beside those of 5.1 ms that both have."""
+    ours = recording("monday")
+    between = compare_recordings(ours, recording("tuesday", new_syncs=9))
+    assert between.covered_time(("read",)) == 1
+    assert between.covered_time(("fsync",)) == pytest.approx(4 * 5.1 / (4 * 5.1 + 9), rel=0.02)
+    assert between.covered_time(("fsync",)) < between.covered_time(())
 
 
 def run(*arguments):

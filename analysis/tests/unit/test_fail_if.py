@@ -63,6 +63,8 @@ def test_expressions(text, kind, above, limit, relative):
         ("speed > +10 %", "'speed' is no metric"),
         ("p99 of fsyncc > +10 %", "did you mean fsync"),
         ("time of fcntl > +10 %", "not compared"),
+        ("file lock > +10 %", "not compared"),
+        ("time of file lock > +10 %", "not compared"),
         ("time > 10 %", "write +10 % or -10 %"),
         ("time > +10", "'+10' is no limit"),
         ("time > much", "'much' is no limit"),
@@ -90,6 +92,11 @@ def test_errors_say_what_is_wrong_and_what_is_right(text, says):
         ("time < -10 %", 0.7, 0.89, "fails"),
         ("time < -10 %", 0.7, 0.95, "undecided"),
         ("time < -10 %", 0.9, 1.2, "passes"),
+        ("commits > 0", 0.0, 0.0, "passes"),
+        ("commits <= 0", 0.0, 0.0, "fails"),
+        ("commits <= 0", 0.1, 0.2, "passes"),
+        ("commits >= 2", 2.0, 2.5, "fails"),
+        ("commits >= 2", 1.0, 2.0, "undecided"),
         ("time > +10 %", None, None, "undecided"),
     ],
 )
@@ -145,8 +152,10 @@ def test_replays_of_enough_rounds_are_decided(replay):
         "time of mkdir > +10 %": "undecided",
     }
     code, decisions = decided(replay(5, 1.3), *wanted)
-    assert {one["expression"]: one["decision"] for one in decisions} == wanted
-    assert {one["candidate"] for one in decisions} == {"xfs"}
+    of_xfs = [one for one in decisions if one["candidate"] == "xfs"]
+    assert {one["expression"]: one["decision"] for one in of_xfs} == wanted
+    about = {(one["candidate"], one["relative"]) for one in decisions}
+    assert about == {("xfs", True), ("xfs", False), ("ext4", False)}
     assert code == 4
 
 
@@ -202,3 +211,31 @@ def test_causes_and_counts_come_from_the_recordings_of_runs(recorded):
     code, decisions = decided(recorded, *wanted)
     assert {one["expression"]: one["decision"] for one in decisions} == wanted
     assert code == 4
+
+
+def test_a_slow_call_in_one_run_alone_decides_a_share(builder, new_replay):
+    for n in range(N):
+        builder.call("rename", n * MS, 1000)
+    made = new_replay("out", builder.write(), N)
+    for round_ in range(5):
+        for name in ("ext4", "xfs"):
+            made.run(name, [MS] * (N - 1) + [200 * MS if round_ == 2 else MS], round_)
+    code, decisions = decided(made.write(), "calls over 100 ms > 90 %")
+    assert (code, {one["decision"] for one in decisions}) == (0, {"passes"})
+
+
+def test_what_a_run_could_not_record_is_no_zero(builder, new_replay, new_builder):
+    for n in range(N):
+        builder.call("rename", n * MS, 1000)
+    replay = new_replay("out", builder.write(), N)
+    for round_ in range(3):
+        for name in ("ext4", "xfs"):
+            of_run = new_builder("unused")
+            of_run.path = replay.run(name, [MS] * N, round_) / "trace"
+            of_run.call("rename", 0, MS)
+            missing = {"on_rq_complete": "no such tracepoint"}
+            of_run.write(programs={"attached": [], "missing": missing, "unloaded": []})
+    path = replay.write()
+    for metric, decision in (("flushes", "undecided"), ("commits", "passes")):
+        _, decisions = decided(path, f"{metric} > +10 %")
+        assert [one["decision"] for one in decisions] == [decision]

@@ -78,6 +78,20 @@ def test_a_verdict_that_late_calls_made_is_none(trace, new_replay):
     assert "Lateness decides: without the 5.0 %" in found.verdict.sure
 
 
+def test_a_verdict_that_turns_round_is_not_the_same_one(trace, new_replay):
+    """Check one round: indicative with the late calls, and indicative of the opposite without."""
+    out = new_replay("out", trace, N)
+    given = {"late_ns": [0] * N, "certificate": certificate(LATE)}
+    out.run("ext4", [MS] * N, 1, late_by_machine_ns=[0] * N, **given)
+    late = range(0, N, 20)
+    by = [5 * MS if call in late else 0 for call in range(N)]
+    latency = [31 * MS if call in late else MS // 2 for call in range(N)]
+    out.run("xfs", latency, 1, late_by_machine_ns=by, **given)
+    (pair,) = compare([out.write()], "ext4").pairs
+    assert (pair.primary.ratio > 1, pair.lateness.without.ratio < 1) == (True, True)
+    assert not pair.lateness.holds
+
+
 def test_too_many_late_calls_tell_nothing(trace, new_replay):
     found = compared(new_replay, trace, slow=MS // 2, late=range(N * 6 // 10))
     assert not found.pairs[0].lateness.holds

@@ -13,7 +13,6 @@ from spoolscope.analysis.stats import (
     rounds_wanted,
     t_coverage,
     t_quantile,
-    unpaired_blocks,
     within_run,
     word,
 )
@@ -119,23 +118,3 @@ def test_tau_is_that_of_the_textbook(one, other, tau):
 def test_ratios_contradict_if_one_counts(one, other, told):
     estimates = (Estimate(ratio, None, None, 1, 0, "none") for ratio in (one, other))
     assert contradict(*estimates) == told
-
-
-def test_intervals_of_means_of_other_events_cover_the_truth():
-    """Check two recordings of 60 s with blocks that vary by a third, and means of ratio 2."""
-    generator, covered = np.random.default_rng(5), 0
-    for seed in range(200):
-        sides = []
-        for mean in (2.0, 1.0):
-            counts = generator.poisson(100, 60)
-            sides.append((mean * counts * generator.lognormal(-0.05, 0.32, 60), counts))
-        found = unpaired_blocks(*sides, seed)
-        covered += found.low <= 2 <= found.high
-    assert 180 <= covered <= 199  # 95 % of 200, with few blocks
-
-
-def test_too_few_blocks_have_no_interval():
-    few = (np.array([2.0, 4.0]), np.array([1, 1]))
-    assert unpaired_blocks(few, (np.array([1.0, 2.0]), np.array([1, 1]))).ratio == 2
-    assert unpaired_blocks(few, few).low is None
-    assert math.isnan(unpaired_blocks(few, (np.zeros(2), np.zeros(2))).ratio)

@@ -12,8 +12,8 @@ class Certificate:
     """The certificate of the least faithful run of a candidate.
 
     Attributes:
-        candidate: Name of the candidate; rounds is its number of runs, faithful of them met every
-            goal.
+        candidate: Name of the candidate; rounds is its number of runs. Of these, faithful met every
+            goal, and unfaithful did not; the others had no time to keep.
         data: The certificate as in run.json.
         missed: Names of the goals that any run missed; "accident" if tasks died, or waits were
             given up.
@@ -22,6 +22,7 @@ class Certificate:
     candidate: str
     rounds: int
     faithful: int
+    unfaithful: int
     data: results_certificate.Certificate
     missed: frozenset[str] = frozenset()
 
@@ -47,10 +48,12 @@ def certificates(runs: Sequence[Run]) -> list[Certificate]:
         given = [run.result.certificate for run in runs if run.candidate == name]
         known = [data for data in given if data]
         if known:
-            faithful = sum(data.verdict == "faithful" for data in known)
+            faithful, unfaithful = (
+                sum(data.verdict == word for data in known) for word in ("faithful", "unfaithful")
+            )
             missed = frozenset(goal for data in known for goal in _missed(data))
             worst = max(known, key=_badness)
-            found.append(Certificate(name, len(known), faithful, worst, missed))
+            found.append(Certificate(name, len(known), faithful, unfaithful, worst, missed))
     return found
 
 
@@ -66,6 +69,5 @@ def _missed(data: results_certificate.Certificate) -> list[str]:
 
 
 def _badness(data: results_certificate.Certificate) -> tuple[int, float]:
-    missed = sum(goal.met is False for goal in data.goals)
     late = data.lateness
-    return missed, float(late.parts["machine"].p99_ns or 0) if late else 0.0
+    return len(data.reasons), float(late.parts["machine"].p99_ns or 0) if late else 0.0

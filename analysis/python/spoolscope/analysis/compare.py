@@ -1,5 +1,6 @@
 """Compare the candidates of a replay: which is faster, by how much, why, how surely."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ from spoolscope.analysis.why import (
     without,
 )
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.typed_json import encode
+from spoolscope.traces.typed_json import encode, without_nan
 
 Progress = Callable[[str, float | None], None]
 
@@ -78,7 +79,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``compare --json`` prints."""
         header = self.replay.header
-        return {
+        plain = {
             "trace": str(self.replay.trace.path if self.replay.trace else header.trace),
             "pace": header.pace,
             "rounds": max(c.rounds for c in self.candidates.values()),
@@ -96,6 +97,8 @@ class Comparison:
             "pairs": [asdict(pair) for pair in self.pairs],
             "kernels": [asdict(pair) for pair in self.kernels],
         }
+        cleaned: dict[str, Any] = without_nan(plain)
+        return cleaned
 
 
 def compare(
@@ -120,7 +123,7 @@ def compare(
     values = {id(run): measure(replay, run, calls) for run in replay.runs}
     found = _candidates(replay, values, progress or (lambda _what, _fraction: None))
     # By geometric mean: the best then never has a ratio above 1.
-    ranked = dict(sorted(found.items(), key=lambda item: item[1].metrics[PRIMARY] or 0.0))
+    ranked = dict(sorted(found.items(), key=_time_in_calls))
     chosen = _reference(replay, ranked, reference)
 
     def pair(candidate: str, against: str) -> Pair:
@@ -128,18 +131,26 @@ def compare(
 
     pairs = [pair(name, chosen) for name in ranked if name != chosen]
     best = next(iter(ranked))
-    other = chosen if best != chosen else next((n for n in ranked if n != best), best)
-    headline = next((p for p in pairs if {p.candidate, p.reference} == {best, other}), None)
-    if best != other and (headline is None or headline.candidate != best):
-        headline = pair(best, other)
+    other = chosen if best != chosen else next((n for n in ranked if n != best), None)
+    headline = pair(best, other) if other else None
+    if headline is not None and headline.primary.ratio > 1:
+        # All runs of both rank them, and the rounds that both have decide.
+        best = headline.reference
+        headline = pair(best, headline.candidate)
     beside = {name: pair(name, best).word for name in ranked if name != best}
     newer = on_newer_kernels(run.result for run in replay.runs)
     kernels = [pair(*names) for names in newer] if len(ranked) > len(newer) + 1 else []
     verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))
-    judged = [*pairs, headline] if headline is not None and headline not in pairs else pairs
+    judged = [*pairs, headline] if headline is not None and headline.candidate == chosen else pairs
     verdict = replace(verdict, warnings=[*order_warnings(judged), *disturbed_runs(replay)])
     own = own_replay(replay, calls)
     return Comparison(replay, ranked, chosen, len(calls), pairs, kernels, verdict, own)
+
+
+def _time_in_calls(named: tuple[str, Candidate]) -> float:
+    """Return the time by which a candidate is ranked: one that was not measured is the last."""
+    time = named[1].metrics[PRIMARY]
+    return math.inf if time is None else time
 
 
 def _reference(replay: Replay, ranked: dict[str, Candidate], wanted: str | None) -> str:
@@ -190,9 +201,10 @@ def _candidates(
                     f"{run.directory} has no recording, which tells the CPU times of its calls",
                     remedy="replay again",
                 )
-        found[name] = _candidate(
-            name, runs, [values[id(run)] for run in runs], tables, _mean(taken) or 0.0, pace
-        )
+        # Times of an unfinished round have no partner: they would rank by another basis.
+        whole = [run for run in runs if replay.is_whole(run.block)] or runs
+        metrics = [values[id(run)] for run in whole]
+        found[name] = _candidate(name, runs, metrics, tables, _mean(taken) or 0.0, pace)
     return found
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from spoolscope.analysis.outcomes import Run
+from spoolscope.analysis.outcomes import Replay, Run
 from spoolscope.analysis.wording import duration, percent
 from spoolscope.traces.goals import LATE_FOR_A_VERDICT_NS, NOT_EXECUTED, OTHER_RESULT, TREE_DIFFERS
 from spoolscope.traces.results import Root, RunResult
@@ -15,9 +15,13 @@ class Fidelity:
     """Fidelity over all runs of a candidate; single numbers are those of the worst run.
 
     Attributes:
-        executed: Calls executed, of syscalls recorded; divergent of them had another result,
-            of_filesystem of them because of the filesystem, directly or as a consequence.
-        skipped: Calls deliberately not executed.
+        syscalls: Calls of the trace that were asked for, those left out on purpose among them.
+        executed: Calls executed in the run that executed the smallest share; skipped of the calls
+            to be made it did not execute.
+        divergent: Calls with another result in the run with the largest share of them;
+            divergent_share is that share.
+        of_filesystem: Calls with another result because of the filesystem, directly or as a
+            consequence.
         lateness_p50_ns: Median of (issued - scheduled) in the worst run; p99 likewise.
         mismatched: Names of the final tree that differ, of checked.
         causes: Kinds of first causes as in divergences.json, added up over the runs.
@@ -30,6 +34,7 @@ class Fidelity:
     syscalls: int
     executed: int
     divergent: int
+    divergent_share: float
     of_filesystem: int
     skipped: int
     lateness_p50_ns: int | None
@@ -52,27 +57,23 @@ class Fidelity:
         return not self.problems
 
     @property
-    def divergent_share(self) -> float:
-        """Divergent calls, as a part of executed ones."""
-        return self.divergent / self.executed if self.executed else 0.0
-
-    @property
     def executed_share(self) -> float:
         """Executed calls, as a part of those that were to be made."""
-        return self.executed / self.syscalls if self.syscalls else 1.0
+        return _executed_share(self)
 
 
 def fidelity(runs: list[Run], pace: str) -> Fidelity:
     """Judge the runs of one candidate."""
     results = [run.result for run in runs]
-    worst = max(results, key=lambda run: run.divergent / max(run.executed, 1))
+    least, worst = min(results, key=_executed_share), max(results, key=_divergent_share)
     final = [run.final_state for run in results if run.final_state]
     found = Fidelity(
-        syscalls=worst.syscalls,
-        executed=worst.executed,
+        syscalls=least.syscalls,
+        executed=least.executed,
         divergent=worst.divergent,
+        divergent_share=_divergent_share(worst),
         of_filesystem=max(run.of_filesystem for run in results),
-        skipped=worst.skipped,
+        skipped=least.skipped,
         lateness_p50_ns=_worst(run.lateness_p50_ns for run in results),
         lateness_p99_ns=_worst(run.lateness_p99_ns for run in results),
         checked=max((state.checked for state in final), default=0),
@@ -86,6 +87,32 @@ def fidelity(runs: list[Run], pace: str) -> Fidelity:
     return found
 
 
+def compared_runs(replay: Replay) -> list[Run]:
+    """Return the runs whose calls are compared.
+
+    A candidate that did not execute the calls to be made has no part in them: the others would be
+    compared by the few calls that it executed. If fewer than two candidates are left, all are
+    compared.
+    """
+    left_out = {run.candidate for run in replay.runs if not _executed(run.result)}
+    left = [run for run in replay.runs if run.candidate not in left_out]
+    return left if len({run.candidate for run in left}) > 1 else replay.runs
+
+
+def _executed(run: RunResult) -> bool:
+    return NOT_EXECUTED.is_met(1 - _executed_share(run))
+
+
+def _executed_share(run: RunResult | Fidelity) -> float:
+    """Return the executed share of the calls to be made: not of those left out on purpose."""
+    to_make = run.executed + run.skipped
+    return run.executed / to_make if to_make else 1.0
+
+
+def _divergent_share(run: RunResult) -> float:
+    return run.divergent / max(run.executed, 1)
+
+
 def _problems(found: Fidelity, pace: str) -> list[str]:
     problems = []
     if not OTHER_RESULT.is_met(found.divergent_share):
@@ -96,8 +123,9 @@ def _problems(found: Fidelity, pace: str) -> list[str]:
         problems.append(f"{found.mismatched:,} names of the final tree differ")
     # Lateness caused by the target is a result: the target cannot keep up.
     late = found.late_by_machine_p99_ns
-    late = found.lateness_p99_ns if late is None else late
-    if pace == "original" and late is not None and late > LATE_FOR_A_VERDICT_NS:
+    if late is None and pace != "think":  # where the schedule itself moves with slow calls
+        late = found.lateness_p99_ns
+    if pace != "afap" and late is not None and late > LATE_FOR_A_VERDICT_NS:
         problems.append(f"1 % of calls were issued over {duration(late)} late")
     return problems
 

@@ -33,7 +33,8 @@ class LatenessEffect:
     Attributes:
         late_share: Share of the calls that were late on either side, mean over the rounds.
         without: The ratio of times in the other calls; word is the verdict on it.
-        holds: True if the verdict on all calls is the same, and at least half of them are left.
+        holds: True if the verdict on all calls is the same, with the same candidate ahead (if they
+            are not equivalent), and at least half of the calls are left.
     """
 
     late_share: float
@@ -57,14 +58,14 @@ class LatenessEffect:
 
 
 def lateness_effect(
-    matched: Sequence[tuple[Run, Run]], calls: np.ndarray, said: str, estimate: Summed
+    matched: Sequence[tuple[Run, Run]], calls: np.ndarray, whole: Estimate, estimate: Summed
 ) -> LatenessEffect | None:
     """Make the verdict on a pair again without late calls; None if no pace was kept.
 
     Args:
         matched: Runs of both, by round.
         calls: The calls compared.
-        said: The word on all these calls.
+        whole: The ratio of the times in all these calls.
         estimate: Function that makes an estimate from the times in calls of each run of both.
     """
     if any(not len(run.late_by_machine_ns) for pair in matched for run in pair):
@@ -83,4 +84,8 @@ def lateness_effect(
     found = estimate(left[0], left[1])
     share = float(np.mean([gone.mean() for gone in late])) if len(calls) and late else 0.0
     again = word(found)
-    return LatenessEffect(share, found, again, holds=again == said and share <= MOST_LATE)
+    alike = again == word(whole) and (
+        again == "equivalent"
+        or (again != "inconclusive" and (found.ratio < 1) == (whole.ratio < 1))
+    )
+    return LatenessEffect(share, found, again, holds=alike and share <= MOST_LATE)

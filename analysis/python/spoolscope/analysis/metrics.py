@@ -1,7 +1,7 @@
 """Metrics for comparing candidates: two primary ones, fixed beforehand, and secondary ones.
 
 All are computed over the same calls on every candidate: those that every run executed, without
-file locking.
+file locking. A candidate that failed to execute its calls has no metrics, if two others have.
 
 ``total_ns`` is the time in calls. Near a candidate's limit it is not enough: work that arrives
 while its process is still busy waits, which is lateness and not time in calls. So ``due_to_end_ns``
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spoolscope.analysis.fidelity import compared_runs
 from spoolscope.analysis.latency import SYSCALL_CLASSES, supported
 from spoolscope.analysis.outcomes import Replay, Run
 from spoolscope.traces.calls import of_effect, of_kind
@@ -76,7 +77,7 @@ def compared_calls(replay: Replay) -> np.ndarray:
 
     A wait for a file lock is a wait for another program, whose work counts in its own calls.
     """
-    calls = common_calls(replay.runs)
+    calls = common_calls(compared_runs(replay))
     compared: np.ndarray = calls[~np.isin(replay.syscalls[calls], SYSCALL_CLASSES["lock"])]
     return compared
 
@@ -90,8 +91,13 @@ def common_calls(runs: Sequence[Run]) -> np.ndarray:
     return np.flatnonzero(executed)
 
 
+def has_all(run: Run, calls: np.ndarray) -> bool:
+    """Return whether a run executed all of some calls; False for no calls."""
+    return len(calls) > 0 and bool((run.latency_ns[calls] >= 0).all())
+
+
 def measure(replay: Replay, run: Run, calls: np.ndarray) -> dict[str, float | None]:
-    """Compute every metric of a run over the given calls."""
+    """Compute every metric of a run over the given calls; all None if it lacks one of them."""
     latency, names = run.latency_ns[calls], replay.syscalls[calls]
     families: dict[tuple[str, ...], np.ndarray] = {}
 
@@ -100,7 +106,7 @@ def measure(replay: Replay, run: Run, calls: np.ndarray) -> dict[str, float | No
             families[wanted] = latency[np.isin(names, wanted)]
         return families[wanted]
 
-    if not len(calls):
+    if not has_all(run, calls):
         return dict.fromkeys(METRICS)
     found = {name: metric.compute(latency, of) for name, metric in METRICS.items()}
     return found | {WAITING: _sum(due_to_end(replay, run, calls))}

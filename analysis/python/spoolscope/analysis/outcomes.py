@@ -145,6 +145,16 @@ class Replay:
         )
         return both or list(zip(ours, theirs, strict=False))
 
+    def is_whole(self, block: tuple[int, int]) -> bool:
+        """Return whether all candidates of a replay have a run in one of its rounds."""
+        of_replay = {run.candidate for run in self.runs if run.block[0] == block[0]}
+        return of_replay == {run.candidate for run in self.runs if run.block == block}
+
+    def at_once(self, *candidates: str) -> bool:
+        """Return whether some candidates were replayed in turns: in rounds of one replay."""
+        blocks = [{run.block for run in self.runs if run.candidate == one} for one in candidates]
+        return bool(set.intersection(*blocks))
+
 
 def is_replay(path: Path) -> bool:
     """Return True if a directory is the output of a replay."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from spoolscope.analysis.conditions import ORIGINAL
 from spoolscope.analysis.guests import counts_instructions
-from spoolscope.analysis.metrics import block_sums, time_blocks
+from spoolscope.analysis.metrics import block_sums, has_all, time_blocks
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.stats import Estimate, paired, within_run
 from spoolscope.analysis.wording import interval
@@ -64,6 +64,7 @@ def own_replay(replay: Replay, calls: np.ndarray) -> OwnReplay | None:
         and not run.result.device_model
         and not run.result.what_if
         and not counts_instructions(run.result)
+        and has_all(run, calls)
     ]
     if not runs or not len(calls) or replay.header.pace != ORIGINAL:
         return None

@@ -38,6 +38,7 @@ class Pair:
             either.
         chance: True if no difference remains without that time.
         lateness: Effect of lateness by the machine on the verdict.
+        at_once: True if both were replayed in turns, round by round.
     """
 
     candidate: str
@@ -51,6 +52,7 @@ class Pair:
     chance: bool = False
     waiting_word: str = ""
     lateness: LatenessEffect | None = None
+    at_once: bool = True
 
     @property
     def contradicts(self) -> bool:
@@ -89,13 +91,14 @@ def make_pair(
             return _within(replay, calls, [ours[0], theirs[0]])
         return paired([float(ns.sum()) for ns in ours], [float(ns.sum()) for ns in theirs])
 
+    known = all(values[id(run)][PRIMARY] is not None for pair in matched for run in pair)
     counted = any(counts_instructions(run.result) for run in replay.runs)
-    if len(matched) == 1 and replay.trace is not None and not counted:
+    if len(matched) == 1 and replay.trace is not None and known and not counted:
         primary = in_calls(*([run.latency_ns[calls]] for run in matched[0]))
         waited = [due_to_end(replay, run, calls) for run in matched[0]]
-        known = [ns for ns in waited if ns is not None]
-        if len(known) == len(waited):
-            estimates[WAITING] = _within(replay, calls, known)
+        measured = [ns for ns in waited if ns is not None]
+        if len(measured) == len(waited):
+            estimates[WAITING] = _within(replay, calls, measured)
     strangers_ns = candidate.strangers_ns - reference.strangers_ns
     certain = word(primary) != "equivalent"
     chance = certain and _by_chance(candidate, reference)
@@ -117,8 +120,11 @@ def make_pair(
         else [],
         cause_deltas=cause_deltas(candidate.table, reference.table),
         strangers_ns=strangers_ns,
+        at_once=replay.at_once(candidate.name, reference.name),
         chance=chance,
-        lateness=None if counted else lateness_effect(matched, calls, word(primary), in_calls),
+        lateness=None
+        if counted or not known
+        else lateness_effect(matched, calls, primary, in_calls),
         waiting_word=word(estimates[WAITING], faithful=faithful)
         if estimates[WAITING].n and not counted
         else "",

@@ -109,37 +109,6 @@ def within_run(candidate: np.ndarray, reference: np.ndarray, seed: int = 0) -> E
     return Estimate(ratio, float(low), float(high), 1, int(ratio < 1), "within-run")
 
 
-def unpaired_blocks(
-    candidate: tuple[np.ndarray, np.ndarray],
-    reference: tuple[np.ndarray, np.ndarray],
-    seed: int = 0,
-) -> Estimate:
-    """Estimate the ratio of two means whose events are not the same, by bootstrap over time blocks.
-
-    Args:
-        candidate: Sums and numbers of events by block of time.
-        reference: The same; its blocks are different ones, and drawn separately.
-        seed: Seed of the resampling.
-    """
-    generator = np.random.default_rng(seed)
-    means, drawn = [], []
-    for sums, counts in (candidate, reference):
-        used = counts > 0
-        s, n = sums[used].astype(np.float64), counts[used].astype(np.float64)
-        if not len(s) or s.sum() <= 0:
-            return Estimate(math.nan, None, None, 0, 0, "none")
-        means.append(s.sum() / n.sum())
-        if len(s) >= MINIMUM_BLOCKS:
-            chosen = generator.integers(0, len(s), (RESAMPLES, len(s)))
-            drawn.append(s[chosen].sum(axis=1) / n[chosen].sum(axis=1))
-    ratio = float(means[0] / means[1])
-    if len(drawn) < 2:
-        return Estimate(ratio, None, None, 1, int(ratio < 1), "none")
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(drawn[0] / drawn[1], [tail, 100 - tail])
-    return Estimate(ratio, float(low), float(high), 1, int(ratio < 1), "within-run")
-
-
 def word(estimate: Estimate, *, faithful: bool = True) -> str:
     """Return faster, slower, equivalent or inconclusive; indicative when rounds are too few.
 

@@ -19,11 +19,21 @@ from spoolscope.analysis.causes import CAUSES, charged
 from spoolscope.analysis.compare import Comparison
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.latency import IN_FLIGHT, SYSCALL_CLASSES
-from spoolscope.analysis.metrics import BLOCK_NS, METRICS, PRIMARY, WAITING, compared_calls, measure
+from spoolscope.analysis.metrics import (
+    BLOCK_NS,
+    MAX_BLOCKS,
+    METRICS,
+    PRIMARY,
+    WAITING,
+    compared_calls,
+    measure,
+)
 from spoolscope.analysis.outcomes import Replay
-from spoolscope.analysis.stats import Estimate, kendall_tau, paired, unpaired_blocks
+from spoolscope.analysis.recordings.resampling import Sums, ratio_of_means
+from spoolscope.analysis.stats import Estimate, kendall_tau, paired
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.trace import Trace
+from spoolscope.traces.typed_json import without_nan
 
 LEAST_SHARE = 0.05
 """Least difference in a cause's time per call that is listed, as a part of all causes' time."""
@@ -163,7 +173,7 @@ class Validation:
         for rows, ratios in shown:
             for row, found in zip(rows, ratios, strict=True):
                 row |= {"apart": found.apart, "sure": found.is_sure}
-        cleaned: dict[str, Any] = _known(plain)
+        cleaned: dict[str, Any] = without_nan(plain)
         return cleaned
 
 
@@ -171,14 +181,6 @@ def _side(e: Estimate) -> int:
     if e.low is None or e.high is None:
         return 0
     return (e.low > 1) - (e.high < 1)
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _known(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_known(one) for one in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 class _Recording:
@@ -196,11 +198,12 @@ class _Recording:
             )
         self._names, self.took = names[kept], took[kept]
         since = starts[kept] - starts[kept].min()
-        self._blocks: np.ndarray = since // BLOCK_NS
+        length = max(BLOCK_NS, -(-int(since.max() + 1) // MAX_BLOCKS))
+        self._windows: np.ndarray = since // length
 
-    def by_block(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time in calls, and their number, by second."""
-        return np.bincount(self._blocks, weights=self.took), np.bincount(self._blocks)
+    def by_window(self) -> Sums:
+        """Return the time in calls, and their number, by second: by longer ones after 100 s."""
+        return np.bincount(self._windows, weights=self.took), np.bincount(self._windows)
 
     def values(self) -> dict[str, float | None]:
         """Compute every metric that a recording has."""
@@ -286,7 +289,8 @@ def _replayed(replay: Replay, chosen: Mapping[str, Candidate]) -> dict[str, list
         for run in replay.runs:
             if run.candidate == candidate.name:
                 values = measure(replay, run, calls)
-                mean = {PRIMARY: (values[PRIMARY] or 0.0) / max(len(calls), 1)}
+                total = values[PRIMARY]
+                mean = {PRIMARY: None if total is None else total / len(calls)}
                 found.setdefault(name, []).append(values | mean)
     return found
 
@@ -311,7 +315,7 @@ class _Sides:
         recorded = _ratio(key, self._recorded[name], self._recorded[other])
         if key == PRIMARY and min(len(self.read[name]), len(self.read[other])) == 1:
             ours, theirs = self.read[name][0], self.read[other][0]
-            recorded = unpaired_blocks(ours.by_block(), theirs.by_block())
+            recorded = ratio_of_means(ours.by_window(), theirs.by_window())
         return Ratio(name, other, recorded, _ratio(key, self.replayed[name], self.replayed[other]))
 
 

@@ -1,5 +1,6 @@
 """The verdict in words: a headline, its basis, and what would make it more certain."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ def give_verdict(
         kernels: Candidates on newer kernels against the same ones on the oldest.
         n_calls: Number of calls compared.
     """
-    best = next(iter(candidates.values()))
+    best = candidates[pair.candidate] if pair else next(iter(candidates.values()))
     problems = [
         f"{name}: {problem}." for name, c in candidates.items() for problem in c.fidelity.problems
     ]
@@ -88,6 +89,7 @@ def give_verdict(
         headline = f"{best.name} spent {spent} {on_cpu}in {count(n_calls)} calls."
         sure = f"One candidate alone: there is nothing to compare it with.{_modelled(replay)}"
         return Verdict("alone", best.name, None, headline, sure, [], problems, None)
+    problems += _at_other_times(pair)
     unfaithful, why = _unfaithful(replay, pair, candidates)
     basis = _basis(n_calls, counted=counted)
     return Verdict(
@@ -179,9 +181,19 @@ def _headline(pair: Pair, candidates: Mapping[str, Candidate], on_cpu: str) -> s
     if pair.word == "inconclusive":
         names = (pair.candidate, pair.reference)
         true = all(candidates[name].fidelity.ok for name in names)
-        why = _doubt(pair, said) if true else f"such runs carry no verdict; {said} time"
+        why = _doubt(pair, said) if true else "such runs carry no verdict"
+        why += f"; {said} time" * (not true and not math.isnan(pair.primary.ratio))
         return f"Undecided between {' and '.join(names)}: {why} ({numbers})."
     return f"{pair.candidate} looks faster than {pair.reference}: {said} time, {numbers}."
+
+
+def _at_other_times(pair: Pair) -> list[str]:
+    if pair.at_once:
+        return []
+    return [
+        f"{pair.candidate} and {pair.reference} were not replayed in turns: what changed on the "
+        "machine meanwhile counts as a difference between them."
+    ]
 
 
 def _at_what_price(pair: Pair, candidates: Mapping[str, Candidate]) -> list[str]:
@@ -240,8 +252,8 @@ def _unfaithful(
         one, problems = given.get(name), candidates[name].fidelity.problems
         if problems:
             said.append(f"{name} is not replayed faithfully: {problems[0]}.")
-        elif one is not None and one.faithful < one.rounds and not _excused(pair, one):
-            late.append(f"{one.rounds - one.faithful} of {one.rounds} runs on {name}")
+        elif one is not None and one.unfaithful and not _excused(pair, one):
+            late.append(f"{one.unfaithful} of {one.rounds} runs on {name}")
             why.append(f"Not faithful, {name}: {one.sentences[0]}")
     if late:
         said.append(f"Not faithful: {', '.join(late)}.")
@@ -251,9 +263,7 @@ def _unfaithful(
 def _excused(pair: Pair, one: Certificate) -> bool:
     """Return True if all goals that its runs missed have no effect on this verdict."""
     effect = pair.lateness
-    return one.verdict == "untimed" or (
-        effect is not None and effect.holds and one.missed <= frozenset(EXCUSED)
-    )
+    return effect is not None and effect.holds and one.missed <= frozenset(EXCUSED)
 
 
 def _lateness(pair: Pair, given: Sequence[Certificate]) -> list[str]:
@@ -286,7 +296,8 @@ def _sure(pair: Pair, basis: str) -> str:
     estimate = pair.primary
     if estimate.method == "paired-t":
         said = _rounds(estimate)
-        rest = f"{basis}; {estimate.n} paired rounds, lower in {said}"
+        rounds = f"{estimate.n} paired rounds" if pair.at_once else f"{estimate.n} rounds of each"
+        rest = f"{basis}; {rounds}, lower in {said}"
         text = f"{rest}; 95 % interval {interval(estimate.low, estimate.high)}."
     elif estimate.method == "within-run":
         text = (

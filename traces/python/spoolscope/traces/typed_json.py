@@ -5,6 +5,7 @@ with a default may be missing; unknown fields are ignored.
 """
 
 import dataclasses
+import math
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -22,6 +23,15 @@ def part(meaning: str, unit: str = "", **default: Any) -> Any:
 def key_of(field: "dataclasses.Field[Any]") -> str:
     """Return the name of a field in JSON."""
     return field.name.rstrip("_")
+
+
+def without_nan(value: Any) -> Any:
+    """Return a value of lists, tuples and dicts with None for each nan, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def types_of(kind: Any) -> dict[str, Any]:

@@ -93,8 +93,7 @@ def decide(demand: Demand, candidate: str, measured: Measured, doubt: str = "") 
     low, high, limit = measured.low, measured.high, demand.limit
     decision, why = UNDECIDED, doubt or measured.why
     if low is not None and high is not None and not doubt:
-        beyond = low > limit if demand.above else high < limit
-        within = high <= limit if demand.above else low >= limit
+        beyond, within = demand.holds(low, high)
         decision = FAILS if beyond else PASSES if within else UNDECIDED
         why = "the interval holds the limit" if decision == UNDECIDED else ""
     elif not why:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from spoolscope.analysis.causes import CAUSES
+from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.traces.calls import CALLS
 from spoolscope.traces.errors import USAGE, SpoolscopeError
@@ -79,7 +79,7 @@ class Demand:
     Attributes:
         text: The expression as it was given.
         metric: The metric.
-        above: True if it fails above the limit, False if below.
+        above: True if it fails above the limit, False if below; at the limit itself if inclusive.
         limit: A ratio candidate by reference if ``relative``, else a value of the candidate: ns, a
             share from 0 to 1, or a number.
         relative: See ``limit``.
@@ -90,6 +90,17 @@ class Demand:
     above: bool
     limit: float
     relative: bool
+    inclusive: bool = False
+
+    def holds(self, low: float, high: float) -> tuple[bool, bool]:
+        """Return whether the expression is true of a whole interval, and whether of no part."""
+        if not self.above:
+            low, high, limit = -high, -low, -self.limit
+        else:
+            limit = self.limit
+        if self.inclusive:
+            return low >= limit, high < limit
+        return low > limit, high <= limit
 
 
 def parse_demand(text: str) -> Demand:
@@ -105,7 +116,7 @@ def parse_demand(text: str) -> Demand:
     name, comparison, limit = (part.strip() for part in parts)
     metric = parse_metric(name, text)
     relative, value = _limit(limit, metric, text)
-    return Demand(said, metric, comparison[0] == ">", value, relative)
+    return Demand(said, metric, comparison[0] == ">", value, relative, "=" in comparison)
 
 
 def parse_metric(name: str, text: str | None = None) -> Metric:
@@ -117,21 +128,24 @@ def parse_metric(name: str, text: str | None = None) -> Metric:
     whole, words = text or name, name.lower()
     if not words:
         raise _wrong(whole, "it has no metric", f"give one of: {METRIC_FORMS}")
+    cause = _CAUSES.get(words.removeprefix("time of "))
+    if cause in BETWEEN_PROGRAMS:
+        raise _wrong(
+            whole, f"{words} is a wait of programs for programs, not compared", "give other causes"
+        )
+    if cause is not None:
+        return Metric(name, CAUSE, name=cause)
     if found := _OF_CALLS.fullmatch(words):
         return _of_calls(name, found, whole)
     if found := _OVER.fullmatch(words):
         of, named, number, unit, after = found.groups()
         over_ns = float(number) * _UNITS[unit]
         return Metric(name, OVER, _calls(of or named or after, whole), over_ns=over_ns)
-    if words in _CAUSES or words.removeprefix("time of ") in _CAUSES:
-        return Metric(name, CAUSE, name=_CAUSES[words.removeprefix("time of ")])
     return _count(name, words, whole)
 
 
 def _of_calls(name: str, found: re.Match[str], text: str) -> Metric:
     kind, percentile, of = found.groups()
-    if kind == "time" and of in _CAUSES:
-        return Metric(name, CAUSE, name=_CAUSES[of])
     calls = _calls(of, text)
     if kind in (TIME, MEAN):
         return Metric(name, kind, calls)

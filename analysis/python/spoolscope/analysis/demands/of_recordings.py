@@ -14,6 +14,7 @@ from spoolscope.analysis.demands.language import (
     Demand,
     Metric,
 )
+from spoolscope.analysis.demands.recorded import lack
 from spoolscope.analysis.latency import supported
 from spoolscope.analysis.recordings.moved import (
     LEAST_CALLS,
@@ -25,6 +26,8 @@ from spoolscope.analysis.recordings.moved import (
 from spoolscope.analysis.recordings.resampling import Moved
 from spoolscope.analysis.stats import MINIMUM_BLOCKS
 
+RULE_OF_THREE = 3
+"""By n calls without one that is slow, less than 3/n of calls are slow, with 95 % confidence."""
 FEW_WINDOWS = f"a recording has fewer than {MINIMUM_BLOCKS} windows of 1 s: record longer"
 
 
@@ -74,13 +77,16 @@ def _divided(drawn: np.ndarray) -> np.ndarray:
 
 def decide_recordings(between: Between, demand: Demand) -> Decision:
     """Decide an expression of two recordings."""
-    moved, why = measure(between, demand.metric)
-    name = between.candidate.name
+    metric, name = demand.metric, between.candidate.name
+    sides = (between.reference.trace, between.candidate.trace)
+    moved, why = None, next(filter(None, (lack(trace, metric) for trace in sides)), "")
+    if not why:
+        moved, why = measure(between, metric)
     if moved is None:
         return decide(demand, name, Measured(None, why=why))
     doubt = ""
-    if demand.metric.kind in (TIME, CAUSE):
-        least = min(between.load.covered_time)
+    if metric.kind in (TIME, CAUSE):
+        least = between.covered_time(metric.calls)
         if least < LEAST_COVERED:
             doubt = f"only {100 * least:.0f} % of the time is in calls that both have"
     return decide(demand, name, _measured(moved, demand, between), doubt)
@@ -89,6 +95,9 @@ def decide_recordings(between: Between, demand: Demand) -> Decision:
 def _measured(moved: Moved, demand: Demand, between: Between) -> Measured:
     why = "" if between.judge.has_interval else FEW_WINDOWS
     if not demand.relative:
+        if moved.candidate == 0 and demand.metric.kind == OVER and not why:
+            n = len(between.lengths(demand.metric.calls)[1][1])
+            return Measured(0.0, 0.0, min(1.0, RULE_OF_THREE / n))
         return Measured(moved.candidate, moved.own_low, moved.own_high, why)
     if moved.low is not None or not between.judge.has_interval or moved.reference > 0:
         return Measured(_known(moved.ratio), moved.low, moved.high, why or _rare(moved))

@@ -80,9 +80,8 @@ def suspect_sentence(answer: Answer, one: Suspect) -> str:
     spool, test = answer.fleet.spools[one.test.row], one.test
     if test.measure == TREND:
         return (
-            f"{spool.host}: its wait for the disk grew to {test.value:.1f} times in "
-            f"{len(answer.fleet.dates)} days, that of its {test.n_peers} peers to "
-            f"{test.peers:.1f} times."
+            f"{spool.host}: its wait for the disk grew {test.ratio:.1f} times as much in "
+            f"{len(answer.fleet.dates)} days as that of its {test.n_peers} peers."
         )
     ratio = test.ratio if test.slower else 1 / test.ratio
     more = f"{ratio:.1f} times {'that' if test.slower else 'less than that'} of its"

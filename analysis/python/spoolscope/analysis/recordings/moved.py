@@ -124,6 +124,10 @@ class Between:
         """Judge the time of the calls in some strata; of one cause, if it is given."""
         return _Costs(self.judge, self.reference, self.candidate, self.strata).mean(chosen, cause)
 
+    def covered_time(self, calls: Sequence[str]) -> float:
+        """Return the least part of a recording's time in some calls, or all, that is compared."""
+        return _least_time(self.reference, self.candidate, self.strata, calls)
+
     def lengths(self, calls: Sequence[str]) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Return window and length of calls of each recording; of all calls if none are named."""
         return tuple(side.lengths(calls) for side in (self.reference, self.candidate))
@@ -216,14 +220,21 @@ def _both(ours: Strata, theirs: Strata) -> list[Stratum]:
     return [name for name in ours.names if name in enough[0] & enough[1]]
 
 
-def _least_time(ours: Windows, theirs: Windows, both: list[Stratum]) -> float:
-    """Return the part of the time that is in these strata, of the recording with the least."""
+def _least_time(
+    ours: Windows, theirs: Windows, both: list[Stratum], calls: Sequence[str] = ()
+) -> float:
+    """Return the part of the time that is in these strata, of the recording with the least.
+
+    If calls are named, only their time counts.
+    """
     kept = set(both)
     shares = []
     for side in (ours, theirs):
         ns = side.strata.ns.sum(axis=(1, 2))
-        inside = [name in kept for name in side.strata.names]
-        shares.append(float(ns[inside].sum() / max(ns.sum(), 1)))
+        names = side.strata.names
+        counts = np.array([not calls or name[1] in calls for name in names], bool)
+        inside = np.array([name in kept for name in names], bool)
+        shares.append(float(ns[inside & counts].sum() / max(ns[counts].sum(), 1)))
     return min(shares)
 
 

@@ -16,7 +16,13 @@ from functools import cached_property
 
 import numpy as np
 
-from spoolscope.analysis.stats import MINIMUM_BLOCKS, MINIMUM_EFFECT, t_quantile
+from spoolscope.analysis.stats import (
+    CONFIDENCE,
+    MINIMUM_BLOCKS,
+    MINIMUM_EFFECT,
+    Estimate,
+    t_quantile,
+)
 
 DRAWN = 600
 ENOUGH = 0.99
@@ -67,9 +73,9 @@ class Moved:
             return "inconclusive"
         if self.low >= 1 / (1 + MINIMUM_EFFECT) and self.high <= 1 + MINIMUM_EFFECT:
             return "equivalent"
-        if not self.is_certain:
-            return "inconclusive"
-        return "slower" if self.ratio > 1 else "faster"
+        if self.high < 1 / (1 + MINIMUM_EFFECT):
+            return "faster"
+        return "slower" if self.low > 1 + MINIMUM_EFFECT else "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,12 @@ class Judge:
         fewest = min(n_reference, n_candidate)
         self.has_interval = fewest >= MINIMUM_BLOCKS
         runs = min(n / run_length(n) for n in (n_reference, n_candidate))
-        self._t = t_quantile(max(1, math.floor(runs) - 1))
+        self._freedom = max(1, math.floor(runs) - 1)
+        self._t = t_quantile(self._freedom)
+
+    def wider(self, n: int) -> float:
+        """Return by how much an interval must be wider if the furthest of ``n`` is picked."""
+        return t_quantile(self._freedom, 1 - (1 - CONFIDENCE) / max(n, 1)) / self._t
 
     def judge(self, reference: Values, candidate: Values) -> Moved:
         """Compare the values of both recordings."""
@@ -190,3 +201,17 @@ def _quantile(times: np.ndarray, windows: np.ndarray, ns: np.ndarray, q: float) 
     found = np.exp2((reached + 0.5) / _FINENESS)
     found[0] = float(np.quantile(ns, q))
     return np.asarray(found)
+
+
+Sums = tuple[np.ndarray, np.ndarray]
+"""The sum of what was measured, and the number of events, by window."""
+
+
+def ratio_of_means(candidate: Sums, reference: Sums) -> Estimate:
+    """Estimate the ratio of two means of events that are not the same."""
+    ours, theirs = (np.column_stack(sums) for sums in (candidate, reference))
+    judge = Judge(len(theirs), len(ours))
+    moved = judge.of_sums(lambda drawn: drawn[:, 0] / np.maximum(drawn[:, 1], 1), (theirs, ours))
+    known = not math.isnan(moved.ratio)
+    method = "none" if moved.low is None else "within-run"
+    return Estimate(moved.ratio, moved.low, moved.high, int(known), int(moved.ratio < 1), method)

@@ -76,13 +76,19 @@ def load_sentences(between: Between) -> list[str]:
 
 
 def reasons(between: Between) -> list[str]:
-    """Return sentences on the causes that certainly changed, those that changed most."""
+    """Return sentences on the causes that certainly changed, those that changed most.
+
+    All causes together are named without any change in 5 % of comparisons at most (Bonferroni).
+    """
     found: list[str] = []
-    for part in between.parts["cause"]:
+    parts = between.parts["cause"]
+    wider = between.judge.wider(len(parts))
+    for part in parts:
         moved = part.moved
-        if moved.difference_low is None or moved.difference_high is None:
+        if moved.difference_high is None:
             continue
-        if not moved.difference_low <= 0 <= moved.difference_high and len(found) < NAMED:
+        half = wider * (moved.difference_high - moved.difference)
+        if abs(moved.difference) > half and len(found) < NAMED:
             less = "less" if moved.difference < 0 else "more"
             found.append(
                 f"{CAUSES[part.name].label}: {duration(abs(moved.difference))} {less} of each "

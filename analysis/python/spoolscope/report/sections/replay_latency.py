@@ -1,7 +1,8 @@
 """Distributions and percentiles of the same calls on every candidate."""
 
+from spoolscope.analysis.fidelity import compared_runs
 from spoolscope.analysis.latency import family_curves, family_latencies
-from spoolscope.analysis.metrics import common_calls
+from spoolscope.analysis.metrics import common_calls, has_all
 from spoolscope.analysis.wording import count
 from spoolscope.report.figures import latency as latency_figures
 from spoolscope.report.inputs import Inputs
@@ -22,23 +23,25 @@ def make(page: Inputs) -> Section:
     """Distributions and percentiles of the same calls on every candidate."""
     found = page.comparison
     replay = found.replay
-    calls = common_calls(replay.runs)
+    calls = common_calls(compared_runs(replay))
     names = replay.syscalls[calls]
     curves, tables = {}, {}
     for name in found.candidates:
         run = next(run for run in replay.runs if run.candidate == name)
+        if not has_all(run, calls):
+            continue
         curves[name] = family_curves(names, run.latency_ns[calls])
         tables[name] = family_latencies(names, run.latency_ns[calls])
-    drawn = [*list(found.candidates)[:CURVES]]
-    if found.reference not in drawn:
+    drawn = [*list(curves)[:CURVES]]
+    if found.reference in curves and found.reference not in drawn:
         drawn[-1] = found.reference
-    others = len(found.candidates) - len(drawn)
+    others = len(curves) - len(drawn)
     figure = Figure(
         key="tails",
         title="Share of calls that took longer",
         finding=tail_finding(curves),
         caption=f"Both axes are logarithmic. From the replayer's own clock, first round, "
-        f"{count(len(calls))} calls that every run executed. Families with fewer than 100 calls "
+        f"{count(len(calls))} calls that every compared run executed. Families with fewer than 100 calls "
         "are left out; curves are thinned to 800 points or fewer, densest in the tail."
         + (f" The other {others} candidates are only in the tables." if others else ""),
         table=curve_table(curves),
