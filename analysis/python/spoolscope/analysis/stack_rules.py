@@ -27,7 +27,10 @@ from spoolscope.analysis.causes import BLOCKED_CAUSES
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import regular
 
-_SUFFIX = re.compile(r"\.(constprop|isra|part|cold|llvm)(\.\d+)?")
+_SUFFIX = re.compile(
+    r"\.(?:constprop|isra|part|cold|llvm|lto_priv|cfi(?:_jt)?|__uniq)(?:\.\d+)*"
+    r"|\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?|\s+\[[\w-]+\]"
+)
 _SET = re.compile(r"@(\w+)")
 
 
@@ -64,7 +67,11 @@ class Rule:
 
 
 def bare(symbol: str) -> str:
-    """Return a function name without the suffixes that compilers add to clones."""
+    """Return a function name without what compilers add to clones, and the kernel in its log.
+
+    Compilers add ``.isra.0`` and others; the log adds the place in the function and its module, as
+    ``+0x1a/0x30 [ext4]``.
+    """
     return _SUFFIX.sub("", symbol)
 
 

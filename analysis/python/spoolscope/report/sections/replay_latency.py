@@ -41,8 +41,8 @@ def make(page: Inputs) -> Section:
         title="Share of calls that took longer",
         finding=tail_finding(curves),
         caption=f"Both axes are logarithmic. From the replayer's own clock, first round, "
-        f"{count(len(calls))} calls that every compared run executed. Families with fewer than 100 calls "
-        "are left out; curves are thinned to 800 points or fewer, densest in the tail."
+        f"{count(len(calls))} calls that every compared run executed. Families with fewer than "
+        "100 calls are left out; curves are thinned to 800 points or fewer, densest in the tail."
         + (f" The other {others} candidates are only in the tables." if others else ""),
         table=curve_table(curves),
         plot=latency_figures.tails({name: curves[name] for name in drawn}),
