@@ -240,3 +240,37 @@ def test_the_whole_machine_as_root(imported, calls) -> None:
     assert [row["path"] for row in rows] == ["spool/a"] * 4 + [rows[4]["path"]]
     assert rows[3]["path2"] == "spool/b"
     assert trace.meta["imported"]["other_calls"] == {"swapon": 1}
+
+
+def test_stacks_of_calls_are_left_out(imported, calls) -> None:
+    """Check -k, which prints a call's stack below it, and an empty line at its end."""
+    stack = " > /usr/lib/x86_64-linux-gnu/libc.so.6(write+0x4f) [0xfe0cf]\n > /bin/cp() [0x5]\n\n"
+    text = "".join(f"1700000000.00{i}000 {line}\n{stack}" for i, line in enumerate(LINES))
+    trace = imported({"log.70": text})
+    assert [row["syscall"] for row in calls(trace)] == NAMES
+    assert (trace.meta["imported"]["not_understood"], trace.meta["complete"]) == (0, True)
+
+
+def test_lines_without_a_number_are_of_the_process_that_is_left(imported, calls) -> None:
+    """Check a terminal's form: processes are named only while there are several."""
+    text = "".join(
+        f"{line}\n"
+        for line in (
+            MAKE,
+            "clone(child_stack=NULL, flags=SIGCHLD) = 71",
+            "[pid    70] fsync(3) = 0",
+            "[pid    71] close(3) = 0",
+            "[pid    70] +++ exited with 0 +++",
+            MOVE,
+            "+++ exited with 0 +++",
+        )
+    )
+    rows = calls(imported({"log": text}, pid=70))
+    made = {row["syscall"]: row["tid"] for row in rows}
+    assert made == {"openat": 70, "clone": 70, "fsync": 70, "close": 71, "rename": 71}
+
+
+@pytest.mark.parametrize("said", ["suspended", "resumed (parent 70 ready)", "attached (waiting)"])
+def test_messages_of_old_straces_are_no_lines(imported, said: str) -> None:
+    trace = imported({"log.70": written([""] * 4) + f"Process 71 {said}\n"})
+    assert trace.meta["imported"]["not_understood"] == 0

@@ -220,3 +220,30 @@ def test_every_word_of_the_table_is_read_or_left_alone_on_purpose() -> None:
     words_of_table = {word for call in CALLS.values() for word in call.args}
     # strace does not print the first two; nothing is recorded of the others.
     assert words_of_table - set(_READERS) == {"_", "ns", "handle", "filled"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("fcntl(3, F_SETLK, {type=F_WRLCK, whence=SEEK_SET, start=4, len=2}) = 0",
+         "fcntl(3, F_SETLK, {l_type=F_WRLCK, l_whence=SEEK_SET, l_start=4, l_len=2}) = 0"),
+        ('writev(3, [{"ab", 2}, {"cde"..., 30}], 2) = 32',
+         'writev(3, [{iov_base="ab", iov_len=2}, {iov_base="cde"..., iov_len=30}], 2) = 32'),
+        ('bind(3, {sa_family=AF_FILE, path="/spool/s"}, 110) = 0',
+         'bind(3, {sa_family=AF_UNIX, sun_path="/spool/s"}, 110) = 0'),
+    ],
+)  # fmt: skip
+def test_structures_of_strace_before_4_9(old: str, new: str) -> None:
+    assert all(lines.is_recorded(text.partition("(")[0], text) for text in (old, new))
+    assert read(old) == read(new)
+
+
+def test_a_vector_of_another_form_is_not_understood() -> None:
+    with pytest.raises(NotUnderstoodError):
+        read("writev(3, [{7}], 1) = 7")
+
+
+def test_an_address_for_a_path_is_one_that_the_kernel_could_not_read() -> None:
+    assert read("unlink(0x7f) = -1 EFAULT (Bad address)").path is None
+    with pytest.raises(NotUnderstoodError):
+        read("unlink(0x7f) = 0")

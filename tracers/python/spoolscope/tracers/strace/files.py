@@ -26,8 +26,12 @@ _HEAD = re.compile(
 _SUFFIX = re.compile(r"\.(\d{1,9})$")
 # Messages of strace itself, on a line or, without -o, within the line of a thread.
 _SAID = re.compile(
-    r"(?:(?:strace: )?Process \d+ (?:attached|detached)|\[ Process PID=\d+ runs in .*\])\s*$"
+    r"(?:(?:strace: )?Process \d+ (?:attached|detached|suspended|resumed)(?: \([^)]*\))?"
+    r"|\[ Process PID=\d+ runs in .*\])\s*$"
 )
+_ENDED = ("+++ exited", "+++ killed")
+_FRAME = " > "
+"""The beginning of a frame of a call's stack (-k)."""
 MESSAGE = "strace: "
 Progress = Callable[[str, float | None], None]
 
@@ -106,13 +110,20 @@ class Source:
 
 def _read(texts: Iterator[str], clock: Clock, of_file: int) -> Iterator[tuple[Line, int]]:
     ts_ns = 0
+    alive = {of_file}
     for text in texts:
         head = _HEAD.match(text)
-        tid = int(head["pid"] or head["pid2"] or of_file) if head else of_file
+        tid = int(head["pid"] or head["pid2"] or 0) if head else 0
+        if not tid:
+            # To a terminal strace names no process while only one is left, whichever that is.
+            tid = of_file if of_file in alive or len(alive) > 1 else next(iter(alive), of_file)
+        alive.add(tid)
         if head is None or _kind(head) is not clock.kind or not tid:
             yield Line(tid if ts_ns else 0, ts_ns, None, None), len(text)
             continue
         rest = text[head.end() : -1].removesuffix("\r") if text.endswith("\n") else None
+        if rest is not None and rest.startswith(_ENDED):
+            alive.discard(tid)
         ts_ns = clock.at(_stamp(head), tid, rest or "")
         yield Line(tid, ts_ns, head["comm"], rest), len(text)
 
@@ -126,7 +137,7 @@ def _texts(file: Path, done: Pasted) -> Iterator[str]:
     for text in done.undone(_pieces(file), _begins):
         if "Process " in text and (said := _SAID.search(text)):
             held += text[: said.start()]
-        elif not text.isspace():
+        elif not text.isspace() and not text.startswith(_FRAME):
             yield held + text
             held = ""
     if held.strip():

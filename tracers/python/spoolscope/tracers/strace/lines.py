@@ -21,7 +21,7 @@ _RECORDED_IF = {
     "ioctl": re.compile(
         r", (?:\w+ or )?(?:FICLONE(?:RANGE)?|FION?CLEX|0x40049409|0x4020940d|0x545[01])[,)]"
     ),
-    "bind": re.compile(r', \{sa_family=(?:AF_UNIX|0x1), sun_path="'),
+    "bind": re.compile(r', \{sa_family=(?:AF_UNIX|AF_FILE|AF_LOCAL|0x1), (?:sun_)?path="'),
 }
 RESUMED = "<... "
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"

@@ -98,10 +98,12 @@ def _number(made: Members, _call: Call, _line: Called, at: int, text: str) -> No
 
 
 def _path(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
-    if line.name == "bind":  # {sa_family=AF_UNIX, sun_path="a socket"}
-        text = text.partition("sun_path=")[2].removesuffix("}")
+    if line.name == "bind":  # {sa_family=AF_UNIX, sun_path="a socket"}, or once AF_FILE, path=
+        text = text.partition("path=")[2].removesuffix("}")
     made.path, cut = string(text)
-    if cut or (made.path is None and text != "NULL" and not text.startswith("0x")):
+    # strace prints an address if it cannot be read, and the call fails; with -e raw always.
+    unread = text == "NULL" or (text.startswith("0x") and (line.ret is None or line.ret < 0))
+    if cut or (made.path is None and not unread):
         raise NotUnderstoodError
 
 
@@ -155,13 +157,14 @@ def _lock(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
         return
     # F_GETLK: the request is before the arrow, if strace prints it. An address has no lock.
     asked = text.split(" => ", 1)[0]
-    kind, whence = member(asked, "l_type"), member(asked, "l_whence")
+    kind, whence, start, length = (
+        member(asked, f"l_{name}") or member(asked, name)  # strace before 4.9 has no l_
+        for name in ("type", "whence", "start", "len")
+    )
     if kind is None or whence is None:
         return
     made.lock_type = (number(kind) & 0xFF) | (number(whence) & 0xFF) << 8
-    made.pos, made.size = (
-        signed(number(member(asked, name) or "0")) for name in ("l_start", "l_len")
-    )
+    made.pos, made.size = (signed(number(text or "0")) for text in (start, length))
 
 
 def _iov(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
@@ -170,12 +173,11 @@ def _iov(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
     if any(not vector.startswith("{") for vector in vectors):
         made.count = max(line.ret or 0, 0)
         return
-    lengths = (
-        number(part.removeprefix("iov_len="))
-        for vector in vectors
-        for part in split(vector, 1)[0]
-        if part.startswith("iov_len=")
-    )
+    parts = [split(vector, 1)[0] for vector in vectors]
+    if any(len(part) != 2 for part in parts):
+        raise NotUnderstoodError
+    # {iov_base="ab", iov_len=2}, and {"ab", 2} before 4.9
+    lengths = (number(length.removeprefix("iov_len=")) for _, length in parts)
     made.count = min(sum(lengths), _MASK >> 1)
 
 
