@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spoolscope_testing.trace_builder import TraceBuilder
 
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.parquet import write_table
@@ -134,3 +135,14 @@ def test_pages_damaged_behind_a_good_footer_are_one_line_too(trace_path: Path) -
     file.write_bytes(content)
     with pytest.raises(SpoolscopeError, match=r"syscalls\.parquet"):
         Trace.open(trace_path).table("syscalls")
+
+
+@pytest.mark.parametrize("name", ["mail[1].trace", "mail*.trace", "mail?.trace"])
+def test_a_name_that_is_a_pattern_is_that_of_one_trace(tmp_path: Path, name: str) -> None:
+    for directory, n in ((name, 1), ("mail1.trace", 2)):
+        builder = TraceBuilder(tmp_path / directory)
+        for at in range(n):
+            builder.call("fsync", at * 1000)
+        builder.write()
+    with Trace.open(tmp_path / name).connect() as con:
+        assert con.execute("SELECT count(*) FROM syscalls").fetchone() == (1,)

@@ -1,5 +1,6 @@
 """A trace directory: meta.json and one Parquet file per table."""
 
+import glob
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -154,7 +155,8 @@ class Trace:
                     connection.register(f"file_{name}", pyarrow.dataset.dataset(file))
                     source = f"SELECT * FROM file_{name}"
                 else:
-                    quoted = str(file).replace("'", "''")
+                    # A bracket or a star in its name would be a pattern, and match other traces.
+                    quoted = glob.escape(str(file)).replace("'", "''")
                     source = f"SELECT * FROM read_parquet('{quoted}')"
                 if absent := _absent(name, pq.read_schema(file)):
                     connection.register(f"no_{name}", empty_table(name).select(absent))
