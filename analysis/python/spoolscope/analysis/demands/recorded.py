@@ -1,4 +1,4 @@
-"""Whether a trace can hold what a metric measures: none of what was not recorded is no zero."""
+"""Reasons why a trace cannot hold a metric: none of what was not recorded is no zero."""
 
 from collections.abc import Mapping
 from typing import Any
