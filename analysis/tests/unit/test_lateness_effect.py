@@ -3,6 +3,8 @@
 import pytest
 
 from spoolscope.analysis.compare import compare
+from spoolscope.analysis.demands.language import parse_demand
+from spoolscope.analysis.demands.of_replays import decide_replays
 from spoolscope.traces.results_certificate import (
     Calls,
     Certificate,
@@ -76,6 +78,8 @@ def test_a_verdict_that_late_calls_made_is_none(trace, new_replay):
     assert (pair.word, pair.lateness.word, pair.lateness.holds) == ("slower", "faster", False)
     assert found.verdict.headline.startswith("Not faithful: 3 of 3 runs on ")
     assert "Lateness decides: without the 5.0 %" in found.verdict.sure
+    (decision,) = decide_replays(found, parse_demand("time > +10 %"))
+    assert (decision.decision, "made late" in decision.why) == ("undecided", True)
 
 
 def test_a_verdict_that_turns_round_is_not_the_same_one(trace, new_replay):
