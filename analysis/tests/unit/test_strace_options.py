@@ -94,6 +94,8 @@ def told(trace: Trace) -> list[list[dict[str, Any]]]:
     by_tid: dict[int, list[dict[str, Any]]] = {}
     for row in trace.table("syscalls").to_pylist():
         row["path"], row["path2"] = paths.get(row["path_id"]), paths.get(row["path2_id"])
+        if row["syscall"] == "readlink":  # -s cuts what the link holds
+            row["path2"] = None
         if "clone" not in row["syscall"]:  # its result is a pid
             by_tid.setdefault(row["tid"], []).append({name: row[name] for name in COMPARED})
     return list(by_tid.values())

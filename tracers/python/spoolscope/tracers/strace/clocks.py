@@ -11,10 +11,13 @@ SECOND = 10**9
 DAY = 86_400 * SECOND
 STEP_NS = 1000
 """Distance of lines whose times do not determine their order."""
+TOLERATED_NS = SECOND // 10
+"""A busy machine may keep strace from working for so long between a line's time and its call."""
 TIME = (
     r"(?P<unix>\d{9,10}(?:\.\d{3,9})?)|(?P<day>\d\d:\d\d:\d\d(?:\.\d{3,9})?)"
     r"|(?P<relative>\d{1,8}\.\d{3,9})"
 )
+_MAY_LAST = re.compile(r"\w+\(")  # the other lines are of a moment
 _DURATION = re.compile(r"<(\d{1,9})\.(\d{1,9})>\s*$")
 
 
@@ -35,13 +38,20 @@ class Clock:
         in_order: The times do not determine the order of lines. Then each line is later than the
             one before, by the duration of the call of that line.
         base_ns: Origin as a time: the epoch, the midnight before the first line, or that line.
+        certain: The lines are of all threads, so they are in the order in which strace wrote them.
     """
 
-    def __init__(self, kind: Kind, *, in_order: bool, base_ns: int) -> None:
+    def __init__(self, kind: Kind, *, in_order: bool, base_ns: int, certain: bool = False) -> None:
         self.kind, self._in_order = kind, in_order
+        self._steps = Steps() if certain and not in_order else None
         self._base_ns = self._now_ns = base_ns
         self._days = Days()
         self._unfinished: dict[int, int] = {}
+
+    @property
+    def set_back(self) -> int:
+        """How often the clock was set back so far."""
+        return self._steps.n if self._steps else 0
 
     def at(self, stamp: str | None, tid: int, text: str) -> int:
         """Return the time of the next line.
@@ -56,6 +66,8 @@ class Clock:
             self._base_ns = stamp_ns = self._base_ns + stamp_ns
         elif self.kind is Kind.DAY:
             stamp_ns = self._base_ns + self._days.since_first_midnight(stamp_ns)
+        if self._steps:
+            return self._steps.over(stamp_ns, tid, text)
         if not self._in_order:
             return stamp_ns
         return self._after_all(max(stamp_ns, self._now_ns + STEP_NS), tid, text)
@@ -70,6 +82,50 @@ class Clock:
         elif not text.startswith(RESUMED):
             self._now_ns += _duration_ns(text)
         return line_ns
+
+
+class Steps:
+    """Leads times over the moments at which the clock was set back, so that they go on there.
+
+    strace writes a line, with its time, when a call begins. With -z it writes it at the end of the
+    call, but with the time of the begin; then it writes no unfinished calls. So a call cannot have
+    ended before another of a line above began, and no time of a thread is before its last one. A
+    step back that does not show, or of less than TOLERATED_NS, changes nothing.
+
+    Attributes:
+        n: Number of steps back.
+    """
+
+    def __init__(self) -> None:
+        self.n = self._shift_ns = self._latest_ns = 0
+        self._at_begin = False  # lines are written at the begin of calls for certain
+        self._threads: dict[int, int] = {}
+        self._before: tuple[int, str] = (0, "")
+
+    def over(self, stamp_ns: int, tid: int, text: str) -> int:
+        """Return the time of the next line; the arguments are those of Clock.at."""
+        self._at_begin |= text.endswith(UNFINISHED)
+        line_ns = stamp_ns + self._shift_ns
+        back_ns = max(self._latest_ns, self._threads.get(tid, 0)) - line_ns
+        if back_ns > TOLERATED_NS and self._is_step(line_ns, tid, text):
+            before_ns, before = self._before
+            whole = not before.startswith(RESUMED)
+            ended_ns = before_ns + _duration_ns(before) * whole
+            self._shift_ns += max(self._latest_ns, ended_ns) + STEP_NS - line_ns
+            line_ns = stamp_ns + self._shift_ns
+            self.n += 1
+        self._threads[tid] = line_ns
+        self._latest_ns = max(self._latest_ns, line_ns)
+        self._before = line_ns, text
+        return line_ns
+
+    def _is_step(self, line_ns: int, tid: int, text: str) -> bool:
+        if self._threads.get(tid, 0) - line_ns > TOLERATED_NS:
+            return True
+        if self._at_begin or not _MAY_LAST.match(text):
+            return True
+        lasted_ns = _duration_ns(text)
+        return lasted_ns > 0 and self._latest_ns - line_ns - lasted_ns > TOLERATED_NS
 
 
 class Days:

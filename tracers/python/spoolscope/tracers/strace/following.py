@@ -19,16 +19,18 @@ from spoolscope.tracers.nodes import Node
 from spoolscope.tracers.processes import OpenFile, Process
 from spoolscope.tracers.resolver import Resolver, rows_of
 from spoolscope.tracers.strace.measuring import OPENS, STATS, Measuring, flags_of_open
-from spoolscope.tracers.strace.objects import DEVICE, Object
-from spoolscope.tracers.strace.records import ELSEWHERE, WORDS
+from spoolscope.tracers.strace.objects import DEVICE, Object, Quantity
+from spoolscope.tracers.strace.records import ELSEWHERE, WORDS, Strings
 from spoolscope.tracers.strace.words import DELETED
 from spoolscope.tracers.timeline import Timeline
 from spoolscope.traces.abi import AT_FDCWD, O_CREAT, O_EXCL, O_TMPFILE, S_IFDIR, S_IFLNK, S_IFMT
-from spoolscope.traces.calls import ALWAYS, of_effect, of_kind
+from spoolscope.traces.calls import ALWAYS, CALLS, of_effect, of_kind
 from spoolscope.traces.capture import Capture, Records
 
 DIRECTORY_CALLS = (*of_kind("fchdir"), *of_effect("lists"))
 LINKS = of_effect("links")
+_MODE_AT = {name: CALLS[name].args.index("mode") for name in of_kind("chmod")}
+BY_NAME = (*of_kind("truncate"), *_MODE_AT)
 OF_ADDRESSES = of_kind("unmap", "msync")
 LAST_STANDARD = 2  # terminals and logs
 Bool = npt.NDArray[np.bool_]
@@ -45,6 +47,7 @@ class AtStart(NamedTuple):
     path: bytes
     node: Node
     ino: int
+    position: Quantity
 
 
 class Following:
@@ -53,12 +56,15 @@ class Following:
     Args:
         capture: All calls, and the lives of threads.
         beside: Paths that strace printed with descriptors, call by call (records.BESIDE).
+        strings: Those of the capture.
         root: Directory that counts as the spool.
         began: Processes that existed at the start, with whether strace began them.
         parents: Time of the fork of each process, and its parent, in order of time.
         cwds: Working directories of processes at the start, as far as they are known.
+        absolute: Names that begin at a directory are made absolute.
 
     Attributes:
+        strayed: A working directory that strace printed differs from what the calls come to.
         kept: For each call, whether it is below the root or changes processes.
         below: Number of calls below the root.
         unplaced: Number of calls of which it is unknown whether they are below the root.
@@ -70,24 +76,35 @@ class Following:
         self,
         capture: Capture,
         beside: Records,
+        strings: Strings,
         root: bytes,
         began: dict[int, bool],
         parents: Parents,
         cwds: Mapping[int, bytes] = MappingProxyType({}),
+        *,
+        absolute: bool = False,
     ) -> None:
-        self._capture, self._root, self._began, self._parents = capture, root, began, parents
+        self._capture, self._strings = capture, strings
+        self._root, self._began, self._parents = root, began, parents
         self._resolver = Resolver(capture)
         self._space = self._resolver.space
         self._measuring = Measuring(capture.records["syscall"])
         self._objects = self._measuring.objects
+        self._absolute, self.strayed = absolute, False
         self._moved: set[Life] = set()
         self._used: set[tuple[Life, int]] = set()
+        self._born: set[int] = set()
         self._deleted: dict[tuple[int, bytes], Node] = {}
         self._maps: dict[Life, list[tuple[int, int, int]]] = {}
         n = len(capture.records["syscall"])
         self._beside = [beside[word].tolist() for word in WORDS]
         self._words = WORDS
         self._with_paths = bool(n) and any(map(any, self._beside))
+        seen = capture.records["syscall"]["call"]
+        self._with_renames, self._with_closes = (
+            bool(np.isin(seen, [CALLS[name].id for name in of_effect(effect)]).any())
+            for effect in ("renames", "closes")
+        )
         self.kept: Bool = np.zeros(n, np.bool_)
         self.below = self.unplaced = 0
         self.cwds = dict(cwds)
@@ -105,9 +122,15 @@ class Following:
             self._call(process, SHAPES[row.call], row)
         self._measuring.fill()
 
+    def position(self, file: AtStart) -> int:
+        """Return where a file was when it began, 0 if nothing shows it."""
+        return max(self._objects.unknowns.value(file.position), 0)
+
     def _call(self, process: Process, shape: Shape, row: Row) -> None:
         if self._with_paths:
             self._learn(process, shape, row)
+            if self._absolute:
+                row = self._completed(process, shape, row)
         done = self._resolver.done(process, shape, row)
         found = self._target(process, shape, row, done.path, done.node)
         if found is not None:
@@ -125,14 +148,18 @@ class Following:
             self._succeeded(process, shape, row)
         if found is not None:
             self._measuring.call(process, shape, row, found)
-        elif shape.name == "truncate" and row.ret >= 0:
-            self._truncated(done.path, row)
+        elif shape.name in BY_NAME and row.ret >= 0:
+            self._changed(shape, done.path, row)
 
-    def _truncated(self, path: bytes | None, row: Row) -> None:
-        if path is not None and self._is_below(path):
-            found = self._object(self._space.node(path))
-            if found is not None:
-                self._measuring.truncated(found, row)
+    def _changed(self, shape: Shape, path: bytes | None, row: Row) -> None:
+        """Note a change of an object by its name, which the recorder has no inode of."""
+        if path is None or not self._is_below(path):
+            return
+        found = self._object(self._space.node(path))
+        if found is not None and shape.name == "truncate":
+            self._measuring.truncated(found, row)
+        elif found is not None:
+            self._objects.chmod(found, row.args[_MODE_AT[shape.name]])
 
     # -- paths that strace printed with descriptors --------------------------------
 
@@ -147,11 +174,59 @@ class Following:
                 continue
             fd = signed(row.args[getattr(shape, word)])
             if fd == AT_FDCWD:
-                if process.cwd.node is None and not path.endswith(DELETED):
-                    process.cwd.node = self._space.node(path)
-                    self._was_in(row, path)
-            elif fd not in process.fds:
+                self._is_in(process, row, path)
+            elif fd not in process.fds or self._is_another(process.fds[fd], path):
                 self._was_open(process, row, fd, path, directory=_shows_directory(shape, row, word))
+
+    def _completed(self, process: Process, shape: Shape, row: Row) -> Row:
+        """Put the directory before each name that begins at one, here and in the records."""
+        for member, word in (("path", "dirfd"), ("path2", "dirfd2")):
+            name = self._capture.strings[getattr(row, member)]
+            if getattr(shape, member) < 0 or not name or name.startswith(b"/"):
+                continue
+            above = self._directory(process, row, getattr(shape, word))
+            if above is not None and process.cwd.root is None:
+                row = self._name(row, member, self._strings.id(above + b"/" + name))
+        return row
+
+    def _directory(self, process: Process, row: Row, at: int) -> bytes | None:
+        """Return the directory that a name begins at, without a slash at its end; None if unknown.
+
+        Args:
+            process: That of the call.
+            row: The call.
+            at: Position of the descriptor of the directory, negative if there is none.
+        """
+        fd = signed(row.args[at]) if at >= 0 else AT_FDCWD
+        known = process.cwd if fd == AT_FDCWD else process.fds.get(fd)
+        path = self._space.path(known.node) if known and known.node else None
+        return None if path is None else path.rstrip(b"/")
+
+    def _name(self, row: Row, member: str, text: int) -> Row:
+        """Give a call another name, here and in the records."""
+        self._capture.records["syscall"][member][row.position] = text
+        return row._replace(path=text) if member == "path" else row._replace(path2=text)
+
+    def _is_in(self, process: Process, row: Row, path: bytes) -> None:
+        """Believe a printed working directory: a filter, or a link, may hide how it came to be."""
+        if path.endswith(DELETED):
+            return
+        if process.cwd.node is None:
+            self._was_in(row, path)
+        elif self._space.path(process.cwd.node) == path:
+            return
+        else:
+            self.strayed = True
+        process.cwd.node = self._space.node(path)
+
+    def _is_another(self, file: OpenFile, path: bytes) -> bool:
+        """Return whether a printed path shows another file than the one that calls opened.
+
+        If strace was to leave out renames, and not the closing of files, it is the same file.
+        """
+        known = self._space.path(file.node)
+        differs = known is not None and known != path and not path.endswith(DELETED)
+        return differs and (self._with_renames or not self._with_closes)
 
     def _opened_in(self, process: Process, shape: Shape, row: Row, path: bytes) -> None:
         """Find the working directory from a name relative to it and the path that it opened."""
@@ -176,14 +251,16 @@ class Following:
     ) -> None:
         """Add a descriptor that no call opened: it is older, or was passed over a socket."""
         node, key, life = self._held(fd, path), None, self._life(row)
+        own = -(1 << 40) - len(self._used)  # a new number of a description, unlike those of opens
         if self._is_below(path) and (found := self._object(node)) is not None:
             key = (DEVICE, found.ino)
             first = self._first(row)
-            if not self._used & {(life, fd), ((first, 0), fd)}:
-                self.files.append(AtStart(first, fd, path, node, found.ino))
+            is_new = found.ino in self._born
+            if not is_new and not self._used & {(life, fd), ((first, 0), fd)}:
+                position = self._measuring.found_open(own)
+                self.files.append(AtStart(first, fd, path, node, found.ino, position))
         if directory and node.children is None:
             node.children = {}
-        own = -(1 << 40) - len(self._used)  # a new number of a description, unlike those of opens
         process.fds[fd] = OpenFile(node, key, cloexec=False, description=own)
         self._used.add((life, fd))
 
@@ -239,7 +316,7 @@ class Following:
     ) -> Object | None:
         """Return the object of a call if the recorder would record its inode."""
         if shape.name in OPENS:
-            return self._opened(shape, row, path) if row.ret >= 0 else None
+            return self._opened(process, shape, row, path) if row.ret >= 0 else None
         if shape.fd >= 0:
             return self._behind(process, row.args[shape.fd])
         if shape.name in OF_ADDRESSES:
@@ -254,7 +331,9 @@ class Following:
             return None
         if shape.name in STATS:
             at = node or self._space.node(path)
-            at.symlink |= row.obj_mode & S_IFMT == S_IFLNK
+            if row.obj_mode & S_IFMT == S_IFLNK:  # another object than calls meet by this name
+                at.symlink = True
+                return None
             return self._object(at)
         if shape.name in LINKS:
             self._object(node or self._space.node(path))
@@ -265,7 +344,9 @@ class Following:
         file = process.fds.get(signed(number))
         return self._objects.of(file.key[1]) if file is not None and file.key else None
 
-    def _opened(self, shape: Shape, row: Row, path: bytes | None) -> Object | None:
+    def _opened(
+        self, process: Process, shape: Shape, row: Row, path: bytes | None
+    ) -> Object | None:
         flags = flags_of_open(shape, row)
         said = self._said("ret", row)
         nameless = flags & O_TMPFILE == O_TMPFILE
@@ -275,10 +356,17 @@ class Following:
             if path is not None:
                 self._space.node(path).symlink = True
             found = self._object(self._space.node(said))
+            # By this name without a link: two names of one object would be hard links.
+            above = self._directory(process, row, shape.dirfd)
+            relative = not self._capture.strings[row.path].startswith(b"/")
+            if relative and above is not None and said.startswith(above + b"/"):
+                said = said[len(above) + 1 :]
+            self._name(row, "path", self._strings.id(said))
         elif path is None:
             return None
         elif nameless or (flags & O_CREAT and (flags & O_EXCL or self._is_absent(path))):
             found = self._objects.new(empty=True)
+            self._born.add(found.ino)
         else:
             found = self._object(self._space.node(path))
         return found
@@ -324,9 +412,11 @@ class Following:
         at = getattr(shape, word)
         if at < 0 or signed(row.args[at]) <= LAST_STANDARD:
             return False
+        if row.ret == -errno.EBADF:
+            return False
         if self._with_paths:  # strace prints the path of every valid descriptor
-            there = row.ret != -errno.EBADF and shape.name != "close_range"
-            return there and not self._beside[self._words.index(word)][row.position]
+            ranges = shape.name == "close_range"
+            return not ranges and not self._beside[self._words.index(word)][row.position]
         return not self._began.get(self._first(row), False)
 
     # -- what it did ----------------------------------------------------------------

@@ -86,7 +86,8 @@ def import_strace(
     read = Reading(top.decode("latin-1"), in_order=source.in_order)
     read.read(source.lines(progress))
     capture = _capture(read, top, begun.directory(), progress)
-    capture.meta["imported"] |= {"times": source.kind.value, "in_order": source.in_order}
+    facts = {"times": source.kind.value, "in_order": source.in_order, "set_back": source.set_back}
+    capture.meta["imported"] |= facts
     work = work_directory(output)
     try:
         meta = write(capture, work, hiding, progress=progress)
@@ -113,12 +114,17 @@ def _capture(read: Reading, root: bytes, cwd: bytes | None, progress: Progress) 
     began = _began(calls, lives)
     parents = _parents(lives.tasks)
     cwds = {} if cwd is None else dict.fromkeys(began, cwd)
-    following = Following(capture, beside, root, began, parents, cwds)
+    cwds |= {tid: path for tid, path in read.cwds.items() if tid in began}
+    following = Following(capture, beside, read.strings, root, began, parents, cwds)
     following.go()
-    if following.unplaced and following.cwds.keys() - cwds.keys():
+    if following.strayed or (following.unplaced and following.cwds.keys() - cwds.keys()):
         # A later call shows the working directory from the beginning: resolve earlier names again.
+        # Or calls are missing that changed it: then no name may begin at it.
         capture.records["syscall"] = calls = unfollowed
-        following = Following(capture, beside, root, began, parents, following.cwds)
+        cwds, absolute = following.cwds, following.strayed
+        following = Following(
+            capture, beside, read.strings, root, began, parents, cwds, absolute=absolute
+        )
         following.go()
     if not following.below:
         raise SpoolscopeError(
@@ -167,7 +173,7 @@ def _without_parent(began: dict[int, bool], lives: Lives) -> set[int]:
 
 
 def _open_files(following: Following, read: Reading, lives: Lives) -> Records:
-    """Return the descriptors open at the start; mode and position are unknown: O_RDWR, at 0."""
+    """Return the descriptors open at the start; how they were opened is unknown: O_RDWR."""
     rows = np.zeros(len(following.files), ROWS["open_file"])
     for number, (row, file) in enumerate(zip(rows, following.files, strict=True), 1):
         directory = file.node.children is not None
@@ -176,7 +182,7 @@ def _open_files(following: Following, read: Reading, lives: Lives) -> Records:
         row["flags"] = O_DIRECTORY if directory else O_RDWR
         row["mode"] = S_IFDIR | 0o755 if directory else 0
         row["dev"], row["ino"], row["size"] = DEVICE, file.ino, -1
-        row["path"] = read.strings.id(file.path)
+        row["path"], row["pos"] = read.strings.id(file.path), following.position(file)
         row["description"] = number
     return rows
 

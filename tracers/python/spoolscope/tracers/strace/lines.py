@@ -15,7 +15,9 @@ _TAIL = re.compile(
     r"(?: (E[A-Z0-9_]+))?( \(errno \d+\))?"
     r"(?: /\* (\d{1,9}) in strace's PID NS \*/)?(?:[^\n]*?)(?:<(\d{1,9})\.(\d{1,9})>)?\s*$"
 )
-_END = re.compile(r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve.*)")
+_END = re.compile(
+    r"\+\+\+ (?:exited with (\d+)|killed by (\w+)|superseded by execve in pid (\d{1,9}))"
+)
 # Calls that are kept only with these arguments: as words, and as numbers (-X raw).
 _RECORDED_IF = {
     "ioctl": re.compile(
@@ -25,6 +27,8 @@ _RECORDED_IF = {
 }
 RESUMED = "<... "
 UNFINISHED, DETACHED = "<unfinished ...>", "<detached ...>"
+CHANGED = re.compile(r"<pid changed to \d{1,9} \.\.\.>$")
+"""At the end of an execve that goes on under the number of the first thread of its process."""
 CORE_DUMPED = 0x80  # in exit_code, see wait(2)
 
 
@@ -105,9 +109,7 @@ def _result(text: str, error: str | None, unknown: str | None) -> int | None:
 
 def ended(text: str) -> int | None:
     """Parse ``+++ exited with 1 +++``: return the code as in wait(2), None if it goes on."""
-    found = _END.match(text)
-    if not found:
-        raise NotUnderstoodError
+    found = _ended(text)
     if found[1]:
         return int(found[1]) << 8
     if found[2]:
@@ -115,3 +117,15 @@ def ended(text: str) -> int | None:
         number = getattr(signal, found[2], 0)
         return int(number) | core
     return None
+
+
+def taken_over_by(text: str) -> int:
+    """Parse ``+++ superseded by execve in pid 8 +++``: return 8, 0 for another end."""
+    return int(_ended(text)[3] or 0)
+
+
+def _ended(text: str) -> "re.Match[str]":
+    found = _END.match(text)
+    if not found:
+        raise NotUnderstoodError
+    return found

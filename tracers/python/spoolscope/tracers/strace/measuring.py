@@ -82,6 +82,11 @@ class Measuring:
         self._positions[description] = ZERO
         self._flags[description] = flags
 
+    def found_open(self, description: int) -> Quantity:
+        """Note that a file was open at the start; return its position."""
+        self._positions[description] = position = self.objects.begun()
+        return position
+
     def truncated(self, found: Object, row: Row) -> None:
         """Note that a file was truncated by its name."""
         found.size = known(row.args[1])
@@ -162,6 +167,7 @@ class Measuring:
     def fill(self) -> None:
         """Write the computed values into the records, without replacing values from strace."""
         calls, found = self._calls, self._found
+        self.objects.settle()
         resolved = self.objects.unknowns.values()
         calls["ino"], calls["dev"] = found[:, 0], DEVICE * (found[:, 0] > 0)
         lock = (calls["call"] == FCNTL) & np.isin(calls["args"][:, 1], FCNTL_LOCKS)

@@ -1,5 +1,6 @@
 """The members of a record for one call of strace, by the argument words of calls.txt."""
 
+import errno
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ class Members:
     Attributes:
         call: Id in calls.txt.
         args: Arguments by position.
-        path, path2: Paths as given, None if there is none.
+        path, path2: Paths as given, None if there is none. The second of readlink is what the link
+            holds.
         cut: strace cut the second text.
         count: Bytes asked for by an iovec.
         pos, size: Range of a lock.
@@ -72,6 +74,8 @@ def members_of(line: Called) -> Members:
     for at, (word, text) in enumerate(zip(call.args, args, strict=False)):
         if reader := _READERS.get(word):
             reader(made, call, line, at, text)
+    if call.kind == "readlink":
+        _body(made, line)
     if call.returns_fd and line.ret is not None and line.ret >= 0 and line.behind:
         made.behind["ret"] = descriptor(f"{line.ret}{line.behind}")
     return made
@@ -142,6 +146,14 @@ def _name(made: Members, _call: Call, _line: Called, _at: int, text: str) -> Non
     made.path2, made.cut = string(text)
 
 
+def _body(made: Members, line: Called) -> None:
+    """Read what a symlink holds; unless -s has cut it, or the buffer was full and may have."""
+    text, size = (*line.args[-2:], "0")[:2]
+    body, cut = string(text)
+    if body and not cut and line.ret == len(body) < number(size):
+        made.path2 = body
+
+
 def _stat(made: Members, _call: Call, line: Called, _at: int, text: str) -> None:
     if line.ret != 0 or not text.startswith("{"):
         return
@@ -155,13 +167,15 @@ def _lock(made: Members, _call: Call, line: Called, at: int, text: str) -> None:
     if number(line.args[1]) not in FCNTL_LOCKS:
         made.args[at] = 0 if text.startswith("{") else number(text) & _MASK
         return
-    # F_GETLK: the request is before the arrow, if strace prints it. An address has no lock.
+    # F_GETLK: the request is before the arrow, if strace prints it.
     asked = text.split(" => ", 1)[0]
     kind, whence, start, length = (
         member(asked, f"l_{name}") or member(asked, name)  # strace before 4.9 has no l_
         for name in ("type", "whence", "start", "len")
     )
-    if kind is None or whence is None:
+    if kind is None or whence is None:  # an address: unreadable, or strace was to print no structs
+        if line.ret != -errno.EFAULT:
+            raise NotUnderstoodError
         return
     made.lock_type = (number(kind) & 0xFF) | (number(whence) & 0xFF) << 8
     made.pos, made.size = (signed(number(text or "0")) for text in (start, length))

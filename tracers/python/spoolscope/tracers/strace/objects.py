@@ -41,6 +41,7 @@ class Unknowns:
 
     def __init__(self) -> None:
         self._values: list[int] = [0, -1]
+        self._larger: list[tuple[Quantity, Quantity, Quantity]] = []
 
     def new(self) -> Quantity:
         """Return a quantity with a new unknown."""
@@ -65,7 +66,21 @@ class Unknowns:
         """Return the larger of two, or a new unknown if they cannot be compared."""
         if one.unknown == other.unknown:
             return max(one, other)
-        return self.new()
+        made = self.new()
+        self._larger.append((made, one, other))
+        return made
+
+    def compared(self) -> frozenset[int]:
+        """Return the unknowns that were compared with others."""
+        return frozenset(one.unknown for _, *pair in self._larger for one in pair)
+
+    def settle(self) -> None:
+        """Set what was compared: if the larger of two is not the one, it is the other."""
+        for made, one, other in reversed(self._larger):
+            largest = self.value(made)
+            for this, that in ((one, other), (other, one)):
+                if self.value(this) < 0 <= self.value(that) < largest:
+                    self.set(this, largest)
 
 
 @dataclass
@@ -89,6 +104,7 @@ class Objects:
     def __init__(self) -> None:
         self.unknowns = Unknowns()
         self._objects: list[Object] = []
+        self._begun: list[Quantity] = []
 
     def new(self, *, empty: bool) -> Object:
         """Return a new object; ``empty``: a call made it just now."""
@@ -102,7 +118,9 @@ class Objects:
         return self._objects[ino - 1]
 
     def saw_mode(self, found: Object, mode: int) -> None:
-        """Set an object's mode, which a call returned."""
+        """Set an object's mode, which a call returned; a change by a call unseen may precede it."""
+        if mode and self.unknowns.value(found.mode) not in (-1, mode):
+            found.mode = self.unknowns.new()
         if mode:
             self.unknowns.set(found.mode, mode)
 
@@ -112,6 +130,22 @@ class Objects:
         found.mode = self.unknowns.new()
         if before >= 0:
             self.unknowns.set(found.mode, before & S_IFMT | mode & 0o7777)
+
+    def begun(self) -> Quantity:
+        """Return the unknown position of a file that was open at the start."""
+        self._begun.append(self.unknowns.new())
+        return self._begun[-1]
+
+    def settle(self) -> None:
+        """Find what later values show of earlier ones.
+
+        A file that was only read was read from its begin, unless a call shows a position.
+        """
+        self.unknowns.settle()
+        compared = self.unknowns.compared()
+        for position in self._begun:
+            if position.unknown not in compared:
+                self.unknowns.set(position, 0)
 
     def saw_size(self, found: Object, size: int) -> None:
         """Set an object's size, which a call returned."""

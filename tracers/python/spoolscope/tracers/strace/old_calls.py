@@ -33,6 +33,7 @@ NAMES = {
         )
     },
 }
+_PAGE = 4096
 _LOCKS = {"F_GETLK64": "F_GETLK", "F_SETLK64": "F_SETLK", "F_SETLKW64": "F_SETLKW"}
 
 
@@ -54,6 +55,10 @@ def today(line: Called) -> Called:
         args = [args[0], args[1], args[3]]
     elif line.name == "sync_file_range2" and len(args) == 4:
         args = [args[0], args[2], args[3], args[1]]
+    elif line.name == "mmap2" and len(args) == 6:
+        # Old straces print the number of the page as the kernel gets it, later ones bytes.
+        offset = number(args[5])
+        args = [*args[:5], str(offset * _PAGE if offset % _PAGE else offset)]
     elif line.name == "fcntl64" and len(args) > 1:
         args = [args[0], _LOCKS.get(args[1], args[1]), *args[2:]]
     return line._replace(name=name_today(line.name), args=args, ret=ret)

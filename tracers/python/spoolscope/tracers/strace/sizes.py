@@ -6,7 +6,7 @@ from typing import NamedTuple
 from spoolscope.tracers.effects import Row
 from spoolscope.tracers.strace.objects import Object, Objects, Quantity, known
 from spoolscope.tracers.strace.words import signed
-from spoolscope.traces.abi import FALLOC_FL_KEEP_SIZE, SEEK_END
+from spoolscope.traces.abi import FALLOC_FL_KEEP_SIZE, SEEK_CUR, SEEK_END
 from spoolscope.traces.calls import CALLS, FICLONE, FICLONERANGE, of_kind
 
 CLONES = (FICLONE, FICLONERANGE)
@@ -48,8 +48,11 @@ def _read(place: Place) -> Moved:
     if place.position is None:
         return None
     after = place.position + place.row.ret
-    if 0 < place.row.ret < place.asked and not after.unknown:  # it reached the end of the file
-        place.tell(after.plus)
+    if 0 < place.row.ret < place.asked:  # it reached the end of the file
+        if not after.unknown:
+            place.tell(after.plus)
+        elif place.certain and (size := place.objects.unknowns.value(place.found.size)) >= 0:
+            place.objects.unknowns.set(after, size)
     return after
 
 
@@ -86,6 +89,8 @@ def _seek(place: Place) -> Moved:
     offset = signed(place.row.args[1])
     if place.row.args[2] == SEEK_END:
         place.tell(place.row.ret - offset)
+    elif place.row.args[2] == SEEK_CUR and place.position is not None:
+        place.objects.unknowns.set(place.position, place.row.ret - offset)
     return known(place.row.ret)
 
 

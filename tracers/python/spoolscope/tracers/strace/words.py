@@ -116,9 +116,10 @@ def descriptor(text: str) -> Behind:
         raise NotUnderstoodError
     fd = number(found[1]) & 0xFFFF_FFFF
     path = None if found[2] is None else b""
-    if found[2] and found[2].startswith("</"):  # else a socket, a pipe
-        # For devices -yy prints more, in brackets of its own.
-        path = unescaped(found[2][1:-1].split("<", 1)[0])
+    if found[2]:
+        # For devices -yy prints more, in brackets of its own; -xx escapes every letter.
+        said = unescaped(found[2][1:-1].split("<", 1)[0])
+        path = said if said.startswith(b"/") else b""  # a socket, a pipe
     # Before strace 5.19 the kernel's suffix of a deleted file was part of its name.
     deleted = bool(found[3]) or bool(path and path.endswith(DELETED))
     name = path.removesuffix(DELETED) if path and not found[3] else path
