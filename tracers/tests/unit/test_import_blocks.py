@@ -139,6 +139,51 @@ def test_text_of_the_blk_tracer(tmp_path):
     assert (facts["not_understood"], facts["other_lines"], facts["events"]) == (0, 1, 10)
 
 
+def test_text_of_the_blk_tracer_in_its_classic_form(tmp_path):
+    text = """\
+# tracer: blk
+#
+  7,1    1 80527.778970732  3117  Q  WS 18434 + 1024 [dd]
+  7,1    1 80527.778971732  3117  G  WS 18434 + 1024 [dd]
+  7,1    1 80527.778972732  3117  D  WS 18434 + 1024 [dd]
+  7,1    1 80527.779970732    22  C  WS 18434 + 1024 [0]
+"""
+    trace = imported(tmp_path, "ftrace", written(tmp_path, text))
+    (row,) = trace.table("block_stages").to_pylist()
+    assert (row["dev"], row["sector"], row["bytes"], row["comm"]) == (
+        7 << 20 | 1,
+        18434,
+        524288,
+        "dd",
+    )
+    assert (row["tid"], row["d_ns"], row["c_ns"]) == (3117, 2_000, 1_000_000)
+    assert trace.meta["complete"]
+    with pytest.raises(SpoolscopeError, match="is text of ftrace"):
+        imported(tmp_path, "blkparse", written(tmp_path, text))
+
+
+def test_a_request_has_the_name_that_its_thread_had_then(tmp_path):
+    text = "".join(
+        f"  8,0 1 {2 * at} 0.00000{at}000 7 Q R {8 * at} + 8 [{name}]\n"
+        f"  8,0 1 {2 * at + 1} 0.00000{at}500 7 C R {8 * at} + 8 [0]\n"
+        for at, name in enumerate(["sh", "sh", "sh", "dd", "dd", "dd", "sh"], 1)
+    )
+    trace = imported(tmp_path, "blkparse", written(tmp_path, text))
+    rows = trace.table("block_stages").to_pylist()
+    names = [row["comm"] for row in sorted(rows, key=lambda row: row["ts_ns"])]
+    assert names == ["sh", "sh", "sh", "dd", "dd", "dd", "sh"]
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [(BLK, "ftrace"), ("  8,0 1 1 0.000001000 7 Q R 8 + 8 [dd]\n", "blkparse")],
+)
+def test_text_among_files_of_blktrace_is_refused_with_what_it_is(tmp_path, text, form):
+    with pytest.raises(SpoolscopeError, match=f"is text of {form}") as refused:
+        imported(tmp_path, "blktrace", written(tmp_path, text))
+    assert f"spoolscope import {form}" in refused.value.remedy
+
+
 def test_text_of_tracepoints_leaves_other_events_out(tmp_path):
     trace = imported(tmp_path, "ftrace", written(tmp_path, POINTS))
     (row,) = trace.table("block_ios").to_pylist()

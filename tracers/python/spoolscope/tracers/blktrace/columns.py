@@ -29,9 +29,10 @@ OPS = np.array(["read", "write", "flush", "discard", "other"], object)
 
 
 class BlockTrace(Protocol):
-    """A block trace: its events in the order of their times, and names of threads by tid."""
+    """A block trace: its events in the order of their times, and names of threads."""
 
-    names: dict[int, bytes]
+    def name(self, tid: int, time_ns: int) -> bytes | None:
+        """Return the name of a thread at a time, CLOCK_MONOTONIC."""
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events."""
@@ -52,7 +53,7 @@ def stage_columns(
     join(events, rows.add)
     number = {name: np.frombuffer(values, np.int64) for name, values in rows.numbers.items()}
     tid = number["tid"].astype(np.int32)
-    names = {t: comms.text(events.names[t]) for t in np.unique(tid).tolist() if t in events.names}
+    said = [events.name(*of) for of in zip(tid.tolist(), number["begin"].tolist(), strict=True)]
     return {
         "ts_ns": number["begin"] + shift_ns,
         **{name: np.ma.masked_equal(number[name], NEVER) for name in _STAGES},
@@ -68,7 +69,7 @@ def stage_columns(
         "from_sector": np.ma.masked_equal(number["from_sector"], NEVER),
         "error": number["error"].astype(np.int32),
         "tid": tid,
-        "comm": _nullable([names.get(t) for t in tid.tolist()]),
+        "comm": _nullable([None if name is None else comms.text(name) for name in said]),
     }
 
 

@@ -27,6 +27,8 @@ _MAKE = {
     "blkparse": "give what 'blkparse -i sda' prints, without -f",
     "ftrace": "give the text of 'trace' or 'trace_pipe' with the tracer blk or events block:*",
 }
+_LOOKED_AT, _LONGEST = 1000, 4096
+"""Lines, and characters in each, by which text is recognised."""
 _EMPTY = ("syscalls", "paths", "threads", "losses")
 Facts = dict[str, Any]
 
@@ -50,6 +52,8 @@ def import_blocks(
     progress(f"reading {form}", None)
     events, facts = _binary(files) if form == "blktrace" else _text(files, form)
     if not len(events):
+        if form == "blktrace":
+            _refuse_text(files)
         raise SpoolscopeError(
             f"no block event in {files[0]}{' and others' if len(files) > 1 else ''}",
             remedy=_MAKE[form],
@@ -78,6 +82,19 @@ def _binary(files: Sequence[Path]) -> tuple[Events, Facts]:
         "wall_ns": events.wall_ns,
     }
     return events, facts
+
+
+def _refuse_text(files: Sequence[Path]) -> None:
+    """Refuse files that are the text of another program."""
+    for file in files:
+        with file.open(encoding="utf-8", errors="replace") as text:
+            events = TextEvents()
+            events.read(text.readline(_LONGEST) for _ in range(_LOOKED_AT))
+        if events.form:
+            raise SpoolscopeError(
+                f"{file} is text of {events.form}",
+                remedy=f"use 'spoolscope import {events.form}'",
+            )
 
 
 def _text(files: Sequence[Path], form: str) -> tuple[TextEvents, Facts]:

@@ -96,6 +96,10 @@ class Events:
         for at in np.frombuffer(self._at, np.uint64)[order].tolist():
             yield _event(data, at)
 
+    def name(self, tid: int, _time_ns: int) -> bytes | None:
+        """Return the last name of a thread; the events that tell it may come later."""
+        return self.names.get(tid)
+
     def add(self, data: bytes, file: Path) -> None:
         """Find the events in a file's content."""
         base, at, end = sum(map(len, self._data)), 0, len(data) - HEADER.size

@@ -6,6 +6,7 @@ lines are counted: those of other events, and those that are not understood.
 
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -27,8 +28,9 @@ _TRACEPOINTS = {
 }  # fmt: skip
 MESSAGE = "m"
 
+# ftrace's option blk_classic makes the same lines, without their numbers.
 _BLKPARSE = re.compile(
-    r"\s*(\d+),(\d+)\s+(\d+)\s+\d+\s+(\d+)\.(\d{9})\s+(\d+)\s+([A-Z]{1,2}|m)\s+([A-Z]+)(?:\s+(.*))?"
+    r"\s*(\d+),(\d+)\s+(\d+)\s+(\d+\s+)?(\d+)\.(\d{9})\s+(\d+)\s+([A-Z]{1,2}|m)\s+([A-Z]+)(?:\s+(.*))?"
 )
 _FTRACE = re.compile(
     r"\s*(.+)-(\d+)\s+(?:\([-\s\d]+\)\s+)?\[(\d+)\]\s+(?:[^\s\d]\S*\s+|\d\S*[a-zA-Z.]\S*\s+)?"
@@ -59,12 +61,39 @@ _NOWHERE = (1 << 64) - 1
 """Sector that block_rq_complete prints for a cache flush, which has none."""
 
 
+class Names:
+    """Names of threads at times: execve gives another, and the kernel reuses tids."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, list[tuple[int, bytes]]] = {}
+        self._sorted: set[int] = set()
+
+    def add(self, tid: int, time_ns: int, name: bytes) -> None:
+        """Add the name of a thread at a time."""
+        said = self._said.setdefault(tid, [])
+        if len(said) > 1 and said[-2][1] == said[-1][1] == name and said[-1][0] <= time_ns:
+            said.pop()  # between two equal names nothing changes
+        said.append((time_ns, name))
+        self._sorted.discard(tid)
+
+    def at(self, tid: int, time_ns: int) -> bytes | None:
+        """Return the last name until a time, else the first; None if there is none."""
+        said = self._said.get(tid)
+        if not said:
+            return None
+        if tid not in self._sorted:
+            said.sort()
+            self._sorted.add(tid)
+        at = bisect_right(said, time_ns, key=lambda one: one[0])
+        return said[max(at - 1, 0)][1]
+
+
 @dataclass
 class TextEvents:
     """The events of some text, in the order of their times; iterating gives them.
 
     Attributes:
-        names: Name of each thread that the text names, by tid.
+        names: Names of the threads that the text names.
         lines: How many lines there were.
         not_understood: Lines that are not an event, a sum or a comment.
         other: Lines of another kind: other events, messages, passthrough commands.
@@ -72,7 +101,7 @@ class TextEvents:
         form: "blkparse" or "ftrace", by its first event.
     """
 
-    names: dict[int, bytes] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
     lines: int = 0
     not_understood: int = 0
     other: int = 0
@@ -82,6 +111,10 @@ class TextEvents:
 
     def __len__(self) -> int:
         return len(self._events)
+
+    def name(self, tid: int, time_ns: int) -> bytes | None:
+        """Return the name of a thread at a time, CLOCK_MONOTONIC."""
+        return self.names.at(tid, time_ns)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(sorted(self._events, key=lambda event: event.time_ns))
@@ -94,9 +127,9 @@ class TextEvents:
 
     def _line(self, line: str) -> None:
         if found := _BLKPARSE.fullmatch(line):
-            major, minor, cpu, seconds, ns, tid, action, rwbs, rest = found.groups()
+            major, minor, cpu, number, seconds, ns, tid, action, rwbs, rest = found.groups()
             time_ns = int(seconds) * 1_000_000_000 + int(ns)
-            self.form = self.form or "blkparse"
+            self.form = self.form or ("blkparse" if number else "ftrace")
             self._event(time_ns, (major, minor), action, rwbs, rest or "", tid, cpu)
         elif found := _FTRACE.fullmatch(line):
             _, tid, cpu, seconds, fraction, said = found.groups()
@@ -156,7 +189,7 @@ class TextEvents:
         if action == "C":
             error = int(said) if re.fullmatch(r"-?\d+", said) else 0
         elif said:
-            self.names[int(tid)] = said.encode()
+            self.names.add(int(tid), time_ns, said.encode())
         number = major << 20 | minor
         self._events.append(
             Event(
