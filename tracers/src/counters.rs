@@ -7,11 +7,14 @@ use libbpf_rs::{MapCore, MapFlags, MapMut};
 use serde_json::{Value, json};
 
 /// Counters that do not count lost records; numbers as in state.bpf.h.
-const OTHERS: [(u32, &str); 4] = [
+const OTHERS: [(u32, &str); 7] = [
     (48, "calls_unjudged"),
     (49, "compat_calls"),
     (50, "records_rescued"),
     (51, "requests_not_completed"),
+    (53, "calls_apart"),
+    (54, "calls_through_descriptors"),
+    (55, "aio_calls"),
 ];
 
 /// All counters at one moment, by their number; zeros are left out.

@@ -128,6 +128,7 @@ fn shape(call: &Call) -> types::call_shape {
         size: if call.class == "data" { at("size") } else { -1 },
         // A budget may leave these out: they carry no name and change no name.
         is_data: u8::from(matches!(call.family, "read" | "write")),
+        by_fd: by_descriptor(call).map_or(0, |other| other.id as u8 + 1),
         ..Default::default()
     };
     if shape.flags & (TASK | CHDIR | ADDRESS) == 0 {
@@ -138,6 +139,21 @@ fn shape(call: &Call) -> types::call_shape {
         };
     }
     shape
+}
+
+/// Return the call that changes by a descriptor what this one changes by a name: chmod and fchmod.
+/// linkat does so itself.
+fn by_descriptor(call: &Call) -> Option<&'static Call> {
+    if call.name == "linkat" {
+        return calls::all().iter().find(|other| other.name == call.name);
+    }
+    let changes = matches!(call.effect, Effect::Sets | Effect::Writes);
+    let (first, rest) = call.args.split_first()?;
+    let other = calls::all()
+        .iter()
+        .find(|other| other.name == format!("f{}", call.name))?;
+    let (other_first, other_rest) = other.args.split_first()?;
+    (changes && *first == "path" && *other_first == "fd" && rest == other_rest).then_some(other)
 }
 
 fn flags(call: &Call) -> u16 {
@@ -258,6 +274,23 @@ mod tests {
             next += 1;
         }
         panic!("no enumerator {name} in state.bpf.h");
+    }
+
+    #[test]
+    fn calls_by_name_know_those_by_descriptor() {
+        let found: Vec<(&str, &str)> = calls::all()
+            .iter()
+            .filter_map(|call| Some((call.name, by_descriptor(call)?.name)))
+            .collect();
+        let expected = [
+            ("truncate", "ftruncate"),
+            ("linkat", "linkat"),
+            ("chmod", "fchmod"),
+            ("chown", "fchown"),
+            ("setxattr", "fsetxattr"),
+            ("removexattr", "fremovexattr"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

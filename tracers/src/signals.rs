@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
+use spoolscope_traces::ending_signals::catch_ending;
 use spoolscope_traces::error_code::{Code, Failure};
 
 use crate::cli::Options;
@@ -39,11 +40,8 @@ pub fn end_with_parent(options: &Options) -> Result<()> {
 
 /// Catch the signals that end the recording in order, and the one that freezes it.
 pub fn catch() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only stores to an atomic.
-        unsafe { libc::signal(signal, on_signal as *const () as libc::sighandler_t) };
-    }
-    // SAFETY: as above.
+    catch_ending(on_signal);
+    // SAFETY: the handler only stores to an atomic.
     unsafe { libc::signal(libc::SIGUSR1, on_freeze as *const () as libc::sighandler_t) };
 }
 

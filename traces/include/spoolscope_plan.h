@@ -41,7 +41,7 @@ struct spsc_plan_thread {
 	__u32 gid;
 	__u32 umask;
 	__u32 cwd; /* string index, relative to the spool; SPSC_NONE = outside */
-	__u32 flags; /* enum spsc_task_flags: SHARE_FILES, SHARE_FS */
+	__u32 flags; /* enum spsc_task_flags: SHARE_FILES, SHARE_FS; 1 << 16: calls are left out */
 	char comm[SPSC_COMM];
 };
 

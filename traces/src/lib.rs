@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod disk;
+pub mod ending_signals;
 pub mod error_code;
 pub mod filesystems;
 pub mod linux;

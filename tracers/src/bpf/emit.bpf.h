@@ -85,8 +85,8 @@ static __noinline u32 mode_of_acl(u64 name, u64 value, u64 size)
 #define SEEK_SET 0
 #define SEEK_CUR 1
 
-static __always_inline void fill_extra(struct spsc_syscall *r, const volatile struct call_shape *s,
-				       const void *user)
+static __always_inline void fill_extra(struct spsc_syscall *r, const struct task_state *st,
+				       const volatile struct call_shape *s, const void *user)
 {
 	long bad = 0;
 	u64 pair[2];
@@ -102,10 +102,12 @@ static __always_inline void fill_extra(struct spsc_syscall *r, const volatile st
 			return; /* not F_*LK: the argument is a number */
 		bad |= bpf_probe_read_user(&type, 4, user);
 		bad |= bpf_probe_read_user(&pair, 16, user + 8);
-		/* lockf() counts from the position, here that at entry, as the next call may
-		 * move it. */
+		/* lockf() counts from the position, which another process may move at any time. */
 		if (type[1] == SEEK_CUR && r->pos >= 0) {
-			pair[0] += r->pos;
+			if (!st->placed)
+				pair[0] += r->pos;
+			else
+				pair[0] = (s64)pair[1] < 0 ? r->pos - pair[1] : r->pos;
 			type[1] = SEEK_SET;
 		}
 		r->lock_type = type[0] | type[1] << 8;
@@ -178,6 +180,22 @@ static __always_inline void fill_object(struct task_struct *t, struct task_state
 		r->size = MEMBER(struct inode, inode, i_size);
 }
 
+/* Return true if a thread does not share its working directory or descriptors with its process,
+ * to which the calls of all its threads are attributed. A leader that has ended has neither. */
+static __always_inline bool is_apart(struct task_struct *t)
+{
+	struct task_struct *leader = MEMBER(struct task_struct, t, group_leader);
+	struct fs_struct *fs;
+	struct files_struct *files;
+
+	if (leader == t)
+		return false;
+	fs = MEMBER(struct task_struct, leader, fs);
+	files = MEMBER(struct task_struct, leader, files);
+	return (fs && fs != MEMBER(struct task_struct, t, fs)) ||
+	       (files && files != MEMBER(struct task_struct, t, files));
+}
+
 static __always_inline void fill_record(struct task_struct *t, struct task_state *st,
 					struct spsc_syscall *r, long ret, u64 now, u32 flags)
 {
@@ -185,6 +203,8 @@ static __always_inline void fill_record(struct task_struct *t, struct task_state
 
 	r->start_ns = st->start_ns;
 	r->end_ns = now;
+	if (is_apart(t))
+		count(COUNT_APART);
 	r->oncpu_ns = st->oncpu_ns;
 	r->blocked_ns = st->blocked_ns;
 	r->runq_ns = st->runq_ns;
@@ -213,7 +233,7 @@ static __always_inline void fill_record(struct task_struct *t, struct task_state
 	r->longer = r->longer2 = 0;
 	r->flags = flags | (st->cwd_spool ? SPSC_CALL_CWD_SPOOL : 0);
 	if (s->extra_arg >= 0)
-		fill_extra(r, s, (void *)arg_of(st, s->extra_arg));
+		fill_extra(r, st, s, (void *)arg_of(st, s->extra_arg));
 	fill_place(r, s->at);
 	fill_place(r, s->at2);
 }

@@ -94,11 +94,52 @@ static __always_inline void note_object(struct task_state *st, struct inode *ino
 	st->obj_mode = MEMBER(struct inode, inode, i_mode);
 }
 
+#define PROC_SE 0x65732f636f72702f /* "/proc/se" */
+#define LF_FD 0x2f64662f666c /* "lf/fd/" */
+#define DEV_FD 0x2f64662f7665642f /* "/dev/fd/" */
+#define MAX_DIGITS 9
+#define AT_SYMLINK_FOLLOW 0x400
+#define AT_EMPTY_PATH 0x1000
+
+/* Return N of the name /proc/self/fd/N or /dev/fd/N and, from bit 32 on, the length of the name; -2 - N
+ * if that is a directory above the name, -1 if it is another one. glibc changes modes by such names,
+ * files without a name get one, and tar sets attributes below them. */
+__noinline s64 descriptor_in_name(u64 user)
+{
+	union {
+		char text[32];
+		u64 word[4];
+	} name = {};
+	s64 at = 8;
+	s64 fd = 0;
+
+	if (bpf_probe_read_user_str(name.text, sizeof(name.text), (void *)user) <= 0)
+		return -1;
+	if (name.word[0] == PROC_SE && (name.word[1] & 0xffffffffffff) == LF_FD)
+		at = 14;
+	else if (name.word[0] != DEV_FD)
+		return -1;
+	for (u32 i = 0; i <= MAX_DIGITS; i++) {
+		char c = name.text[(at + i) & 31];
+
+		if (!c)
+			return i ? fd | (at + i) << 32 : -1;
+		if (c == '/' && i)
+			return -2 - fd;
+		if (c < '0' || c > '9' || (i && !fd))
+			return -1;
+		fd = fd * 10 + (c - '0');
+	}
+	return -1;
+}
+
 #define DOTS 0x2e2e /* ".." */
 
-/* Return true if a path certainly leads to no spool. This first look is enough for most such
- * paths; path_on_spool() decides the rest. */
-static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user)
+enum away { PERHAPS_HERE, AWAY, AWAY_PROC };
+
+/* Return AWAY if a path certainly leads to no spool by its name, AWAY_PROC if that begins in the
+ * caller's /proc. This first look is enough for most such paths; path_on_spool() decides the rest. */
+static __always_inline enum away elsewhere(struct task_struct *t, s32 dirfd, u64 user)
 {
 	struct inode *inode;
 	struct file *dir;
@@ -106,22 +147,25 @@ static __always_inline bool elsewhere(struct task_struct *t, s32 dirfd, u64 user
 	u32 dev;
 
 	if (bpf_probe_read_user(&first, sizeof(first), (void *)user))
-		return false;
+		return PERHAPS_HERE;
 	if ((first & 0xffff) == DOTS)
-		return false;
+		return PERHAPS_HERE;
 	if (*(const char *)&first == '/') {
-		if (sees_our_mounts(t))
-			return no_spool_begins_with(first);
-		return !root_on_spool(t) && no_spool_in_view(first);
+		if (sees_our_mounts(t) ? !no_spool_begins_with(first)
+				       : root_on_spool(t) || !no_spool_in_view(first))
+			return PERHAPS_HERE;
+		return first == PROC_SE ? AWAY_PROC : AWAY;
 	}
 	if (dirfd == AT_FDCWD)
-		return !cwd_on_spool(t) && !cwd_above_spool(t);
+		return cwd_on_spool(t) || cwd_above_spool(t) ? PERHAPS_HERE : AWAY;
 	dir = file_of_fd(t, dirfd);
 	if (!dir)
-		return true;
+		return AWAY;
 	inode = inode_of(dir);
 	dev = dev_of(inode);
-	return !file_on_spool(dir, dev) && !is_place(MEMBER(struct inode, inode, i_ino), dev);
+	return file_on_spool(dir, dev) || is_place(MEMBER(struct inode, inode, i_ino), dev)
+		       ? PERHAPS_HERE
+		       : AWAY;
 }
 
 enum answer { NO, YES, MAYBE };

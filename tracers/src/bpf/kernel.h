@@ -142,6 +142,7 @@ struct file_lock_core {
 
 struct file_lock {
 	struct file_lock_core c;
+	s64 fl_start;
 };
 
 struct file_lock___before_core {

@@ -39,6 +39,8 @@ struct call_shape {
 	s8 at, at2;
 	u8 user_stack; /* note the calling user code: user_stacks.bpf.h */
 	s8 size; /* the bytes that are asked for; of vectors the extra argument has them */
+	u8 by_fd; /* 1 + id of the call that does the same by a descriptor instead of argument 0;
+		   * of linkat itself, which can */
 };
 
 enum shape_extra {
@@ -160,12 +162,13 @@ struct task_state {
 	u64 args[6];
 	u64 inode; /* kernel address of the object's inode, 0 none */
 	u64 ino, ino2;
-	s64 pos;
+	s64 pos; /* that of the file at entry; once `placed`, the first byte that is locked */
 	u32 dev;
 	u32 name_read; /* bytes of the path in name.text, with NUL; 0: not read yet */
 	u16 call; /* id + 1 */
 	u16 obj_mode;
 	u32 view; /* view of its absolute names: views.bpf.h; 0: the recorder's own */
+	u8 placed; /* the kernel counted the bytes of a lock from the position */
 	u8 certain; /* the object is known to lie on a spool */
 	u8 cwd_spool;
 	u8 mounts; /* the call changes mounts */
@@ -263,6 +266,9 @@ enum {
 	COUNT_RESCUED = 50, /* records that went to the last ring as that of their CPU was full */
 	COUNT_NOT_COMPLETED = 51, /* requests for whose completion no program ran */
 	COUNT_UNSUMMED = 52, /* calls that are in no sum, as a table or a ring was full */
+	COUNT_APART = 53, /* calls of threads with tables of their own, as of unshare(2) */
+	COUNT_THROUGH = 54, /* calls by a name below that of a descriptor: not recorded */
+	COUNT_AIO = 55, /* calls of io_submit(2): not recorded */
 };
 
 struct {

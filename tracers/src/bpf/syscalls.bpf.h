@@ -15,20 +15,42 @@
 #include "emit.bpf.h"
 #include "user_stacks.bpf.h"
 
-/* The descriptor is argument 0 or 4 (mmap) in every call of calls.txt. */
-static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *regs, s8 at)
+static __always_inline bool leads_to_spool(struct task_struct *t, s32 fd)
 {
-	s32 fd = at == 0 ? PT_REGS_PARM1_SYSCALL(regs) : PT_REGS_PARM5_SYSCALL(regs);
 	struct file *f = file_of_fd(t, fd);
 
 	return f && file_on_spool(f, dev_of(inode_of(f)));
 }
 
-static __always_inline bool path_elsewhere(struct task_struct *t, struct pt_regs *regs, s8 dirfd)
+/* The descriptor is argument 0 or 4 (mmap) in every call of calls.txt. */
+static __always_inline bool fd_on_spool(struct task_struct *t, struct pt_regs *regs, s8 at)
+{
+	return leads_to_spool(t,
+			      at == 0 ? PT_REGS_PARM1_SYSCALL(regs) : PT_REGS_PARM5_SYSCALL(regs));
+}
+
+static __always_inline enum away path_elsewhere(struct task_struct *t, struct pt_regs *regs,
+						s8 dirfd)
 {
 	if (dirfd < 0)
 		return elsewhere(t, AT_FDCWD, PT_REGS_PARM1_SYSCALL(regs));
 	return elsewhere(t, PT_REGS_PARM1_SYSCALL(regs), PT_REGS_PARM2_SYSCALL(regs));
+}
+
+/* Count a call by a name below that of a descriptor, if that is of a directory of a spool. */
+static __always_inline void count_through(struct task_struct *t, s64 named)
+{
+	if (named < -1 && leads_to_spool(t, -2 - named) && target_state(t))
+		count(COUNT_THROUGH);
+}
+
+/* The same for a call with two names. */
+static __always_inline void count_pair_through(struct task_struct *t, struct task_state *st,
+					       const volatile struct call_shape *s)
+{
+	s64 named = descriptor_in_name(arg_of(st, s->path));
+
+	count_through(t, named < -1 ? named : descriptor_in_name(arg_of(st, s->path2)));
 }
 
 static __always_inline bool is_compat(struct task_struct *t)
@@ -38,6 +60,30 @@ static __always_inline bool is_compat(struct task_struct *t)
 #else
 	return t->thread_info.flags & TIF_32BIT;
 #endif
+}
+
+#if defined(__TARGET_ARCH_x86)
+#define NR_IO_SUBMIT 209
+#else
+#define NR_IO_SUBMIT 2
+#endif
+#define AIO_FILDES 20 /* its offset in struct iocb */
+
+/* Count a call of io_submit(2) whose first request is on a spool. */
+static __always_inline void count_aio(struct pt_regs *regs)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct file *f;
+	u64 request;
+	u32 fd;
+
+	if (is_compat(t) ||
+	    bpf_probe_read_user(&request, sizeof(request), (void *)PT_REGS_PARM3_SYSCALL(regs)) ||
+	    bpf_probe_read_user(&fd, sizeof(fd), (void *)(request + AIO_FILDES)))
+		return;
+	f = file_of_fd(t, fd);
+	if (f && file_on_spool(f, dev_of(inode_of(f))) && target_state(t))
+		count(COUNT_AIO);
 }
 
 /* Return true for ioctls that change contents or descriptors; queries of terminals are frequent. */
@@ -75,17 +121,41 @@ static __always_inline bool left_out(struct task_state *st)
 	return true;
 }
 
+/* A link of a file by the name of its descriptor is recorded as linkat(fd, "", ..., AT_EMPTY_PATH). */
+static __always_inline void link_descriptor(struct task_state *st)
+{
+	s64 named;
+
+	if (!(st->args[4] & AT_SYMLINK_FOLLOW))
+		return;
+	named = descriptor_in_name(st->args[1]);
+	if (named < 0)
+		return;
+	st->args[0] = (u32)named;
+	st->args[1] += named >> 32; /* its NUL */
+	st->args[4] = (st->args[4] & ~AT_SYMLINK_FOLLOW) | AT_EMPTY_PATH;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 {
 	const volatile struct call_shape *s;
 	struct task_struct *t;
 	struct task_state *st;
-	bool away;
+	enum away away;
+	u64 first;
+	s64 named;
 	u32 call;
+	int fd;
 
-	if (!armed || (unsigned long)nr >= MAX_NR || !(call = call_of_nr[nr]))
+	if (!armed || (unsigned long)nr >= MAX_NR)
 		return 0;
+	call = call_of_nr[nr];
+	if (!call) {
+		if (nr == NR_IO_SUBMIT)
+			count_aio(regs);
+		return 0;
+	}
 	t = bpf_get_current_task_btf();
 	if (is_compat(t)) { /* 32-bit numbers mean other calls */
 		if (target_state(t))
@@ -101,16 +171,34 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	/* Most calls of programs that have nothing to do with a spool end here. */
 	if ((s->flags & SHAPE_ONLY_FD) && !fd_on_spool(t, regs, s->fd))
 		return 0;
-	away = (s->flags & SHAPE_ONLY_PATH) && path_elsewhere(t, regs, s->dirfd);
+	away = s->flags & SHAPE_ONLY_PATH ? path_elsewhere(t, regs, s->dirfd) : PERHAPS_HERE;
+	first = PT_REGS_PARM1_SYSCALL(regs);
+	if (away && s->by_fd) {
+		/* A change by the name of an open descriptor is recorded as by the descriptor. */
+		named = descriptor_in_name(first);
+		fd = named;
+		count_through(t, named);
+		if (named < 0 || !leads_to_spool(t, fd))
+			return 0;
+		call = s->by_fd;
+		s = &shapes[(call - 1) & (MAX_CALLS - 1)];
+		first = fd;
+		away = PERHAPS_HERE;
+	}
 	/* A symbolic link may lead to a spool: the descriptor returned will show it. */
-	if (away && !(s->flags & SHAPE_RETURNS_FD))
+	if (away && !(s->flags & SHAPE_RETURNS_FD)) {
+		if (away == AWAY_PROC)
+			count_through(t, descriptor_in_name(s->dirfd < 0
+								    ? first
+								    : PT_REGS_PARM2_SYSCALL(regs)));
 		return 0;
+	}
 	st = target_state(t);
 	if (!st)
 		return 0;
 	if (s->is_data && shed >= SPSC_SHED_MOST_DATA && left_out(st))
 		return 0;
-	st->args[0] = PT_REGS_PARM1_SYSCALL(regs);
+	st->args[0] = first;
 	st->args[1] = PT_REGS_PARM2_SYSCALL(regs);
 	st->args[2] = PT_REGS_PARM3_SYSCALL(regs);
 	st->args[3] = PT_REGS_PARM4_SYSCALL(regs);
@@ -118,12 +206,14 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->args[5] = PT_REGS_PARM6_SYSCALL(regs);
 	if (s->flags & SHAPE_SOCKET)
 		st->args[1] += sizeof(u16);
+	if (s->by_fd == call)
+		link_descriptor(st);
 	st->inode = st->ino = st->ino2 = 0;
 	st->name_read = 0;
 	st->pos = -1;
 	st->dev = 0;
 	st->obj_mode = 0;
-	st->certain = 0;
+	st->certain = st->placed = 0;
 	st->mounts = !!(s->flags & SHAPE_MOUNTS);
 	st->view = 0;
 	st->unjudged = 0;
@@ -133,6 +223,8 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 		/* Mounts that a call makes or removes are found when its namespace is looked at. */
 		if (st->unjudged && !st->mounts)
 			count_unjudged(st->unjudged);
+		if (s->path >= 0 && s->path2 >= 0)
+			count_pair_through(t, st, s);
 		return 0;
 	}
 	if (!no_records || (s->flags & SHAPE_CHDIR))

@@ -264,7 +264,15 @@ static __always_inline void file_lock_waits(u16 kind, struct inode *inode, struc
 SEC("tp_btf/posix_lock_inode")
 int BPF_PROG(on_posix_lock, struct inode *inode, struct file_lock *lock, int ret)
 {
-	if (inode && lock && ret == FILE_LOCK_DEFERRED)
+	struct task_state *st = state_of(bpf_get_current_task_btf());
+
+	if (!inode || !lock)
+		return 0;
+	if (st && st->call && st->inode == (u64)inode) {
+		st->pos = lock->fl_start;
+		st->placed = 1;
+	}
+	if (ret == FILE_LOCK_DEFERRED)
 		file_lock_waits(SPSC_WAIT_POSIX_LOCK, inode, lock);
 	return 0;
 }
