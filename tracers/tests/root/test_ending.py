@@ -154,20 +154,29 @@ def test_a_spool_in_whose_place_another_one_is_mounted_at_once(mount, tmp_path):
     other.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
 
-    def number() -> str:
+    def number(at: Path = mount) -> int:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        return next(line.split()[0] for line in lines if line.split()[4] == str(mount))
+        return next(int(line.split()[0]) for line in lines if line.split()[4] == str(at))
+
+    def bind(at: Path) -> None:
+        assert libc.mount(os.fsencode(other), os.fsencode(at), None, MS_BIND, None) == 0
 
     first = number()
     recording = begun(mount, tmp_path, "-d", "3")
     until(lambda: PHASES["recording"](tmp_path))
-    place = os.fsencode(mount)
+    # The kernel gives the lowest free number: mounts take those below that of the spool.
+    below = []
+    while not below or number(below[-1]) < first:
+        below.append(tmp_path / f"below{len(below)}")
+        below[-1].mkdir()
+        bind(below[-1])
     before = time.time_ns()
-    assert libc.umount2(place, 0) == 0
-    assert libc.mount(os.fsencode(other), place, None, MS_BIND, None) == 0
+    assert libc.umount2(os.fsencode(mount), 0) == 0
+    bind(mount)
     reused = number() == first
     _, errors = recording.communicate(timeout=60)
-    subprocess.run(["umount", mount], check=True)
+    for one in (*below, mount):
+        subprocess.run(["umount", one], check=True)
     subprocess.run(["mount", "-o", "loop", tmp_path / "ext4.img", mount], check=True)
     assert reused, "the kernel gave it another number: this test proves nothing"
     assert recording.returncode == 0, errors

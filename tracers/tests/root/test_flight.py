@@ -136,7 +136,8 @@ def test_a_slow_call_freezes_once_per_window(spool, tmp_path):
     first, last = (Trace.open(trace) for trace in Recording.open(output).traces())
     assert first.meta["frozen"]["why"].startswith("slow: call ")
     words = r"by fcntl on lock of python\d* \(process \d+\), which took [\d.]+ m?s and ended at"
-    assert re.search(r"the recording froze at .* UTC: slow: call", told)
+    said = r"the recording froze at .* UTC: slow: call \d+ of thread \d+ took [\d.]+ m?s\n"
+    assert re.search(said, told)
     assert re.search(rf"^frozen-000001: frozen {words}", told, re.M)
     assert "frozen-000002: frozen because the recording ended" in told
     explained = subprocess.run([*CLI, "explain", first.path], capture_output=True, text=True)
@@ -208,6 +209,40 @@ def test_a_killed_recorder_leaves_its_window(spool, tmp_path):
     safe = {i for i, (on, off) in made.items() if meta["start_ns"] < on and off < safe_ns}
     assert safe
     assert safe <= created_in(trace)
+
+
+def test_a_failed_conversion_is_reported_at_once_and_made_at_the_end(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "box"
+    freeze = [*CLI, "freeze", output]
+    with recording(mount, output, "--last", "30s") as process:
+        (mount / "before").touch()
+        in_the_way = output / "frozen-000001" / "file"
+        in_the_way.parent.mkdir()
+        in_the_way.touch()
+        done = subprocess.run(freeze, capture_output=True, text=True, timeout=40)
+        assert done.returncode == 1
+        assert "error: cannot write frozen-000001: Directory not empty; it is tried" in done.stderr
+        [failed] = Recording.open(output).control["failures"]
+        assert failed["trace"] == "frozen-000001"
+        info = subprocess.run([*CLI, "info", output], capture_output=True, text=True, check=False)
+        assert info.returncode == 3, info.stderr
+        said = " ".join(info.stdout.split())
+        assert f"The recording {failed['failure']}; its segments are kept." in said
+        subprocess.run(freeze, check=True, capture_output=True, timeout=40)
+        in_the_way.unlink()
+        in_the_way.parent.rmdir()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=40)
+        assert process.returncode == 0, told
+    said = "the recording cannot write frozen-000001: Directory not empty; it is tried"
+    assert said in told.split("froze at", 2)[1], "not before the next freeze"
+    traces = Recording.open(output).traces()
+    assert [trace.name for trace in traces] == [f"frozen-00000{n}" for n in (1, 2, 3)]
+    metas = [Trace.open(trace).meta for trace in traces]
+    assert [meta["frozen"]["why"] for meta in metas] == ["signal", "signal", "end"]
+    assert metas[0]["start_ns"] < metas[1]["start_ns"] < metas[2]["start_ns"]
+    assert Recording.open(output).control["failures"] == []
+    assert not (output / CAPTURES).exists()
 
 
 def test_a_full_disk_is_told_at_once_and_afterwards(spool, tmp_path):

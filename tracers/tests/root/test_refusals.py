@@ -150,9 +150,10 @@ def test_a_full_disk_loses_nothing_that_was_written(spool, tmp_path):
         subprocess.run(["umount", "-l", small], check=True)
 
 
-def _endless_recording(mount: Path, output: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "spoolscope.cli.main", "record", "-q", "--spool", str(mount)]
-    process = subprocess.Popen([*command, "-o", str(output)], stderr=subprocess.DEVNULL)
+def _endless_recording(mount: Path, output: Path, *before: str) -> subprocess.Popen:
+    command = [*before, sys.executable, "-m", "spoolscope.cli.main", "record", "-q"]
+    command += ["--spool", str(mount), "-o", str(output)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not _ready(output) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -184,6 +185,21 @@ def test_a_signal_ends_the_recording_in_order(name, spool, tmp_path):
     assert facts["complete"] is True
     assert facts["syscalls"] > 0
     assert _recorders(mount) == []
+
+
+@pytest.mark.root
+@pytest.mark.steady
+def test_a_recording_under_nohup_outlives_its_terminal(spool, tmp_path):
+    mount, output = spool("ext4"), tmp_path / "trace"
+    process = _endless_recording(mount, output, "sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+    for pid in (process.pid, *map(int, _recorders(mount))):
+        os.kill(pid, signal.SIGHUP)
+    time.sleep(1)
+    (mount / "later").touch()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    sql = "SELECT count(DISTINCT path_id) AS n FROM syscalls WHERE syscall = 'openat'"
+    assert spoolscope("query", output, sql, "--csv").stdout.split() == ["n", "2"]
 
 
 @pytest.mark.root

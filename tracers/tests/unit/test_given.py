@@ -2,7 +2,7 @@
 
 import pytest
 
-from spoolscope.tracers.given import below, is_special, normal, tidy
+from spoolscope.tracers.given import below, is_special, normal, tidy, within
 
 MOUNTS = (b"/mnt/", b"/mnt/sub/mount/")
 
@@ -34,3 +34,19 @@ def test_a_name_is_kept_as_it_was_given_if_that_tells_more(whole, path, given):
     assert normal(whole) == path
     assert below(path, tidy(whole), MOUNTS) == given
     assert is_special(whole) or given is None
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        (b"/mnt/r/../up", b"/mnt/r/./up"),
+        (b"/mnt/r/d/../../../up", b"/mnt/r/d/../././up"),
+        (b"/mnt/r//./d/../..", b"/mnt/r//./d/../."),
+        (b"/mnt/r/d/../f", b"/mnt/r/d/../f"),
+        # The working directory may lie outside: only at the root itself there is no way up.
+        (b"/mnt/../mnt/r/../f", b"/mnt/../mnt/r/./f"),
+        (b"/mnt/rr/../f", b"/mnt/rr/../f"),
+    ],
+)
+def test_the_root_directory_leads_up_to_itself(path, kept):
+    assert within(b"/mnt/r", path) == kept

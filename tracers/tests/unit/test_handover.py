@@ -1,10 +1,13 @@
 """Two recorders agree on a border: the old one writes what is before it, the new one the rest."""
 
+import fcntl
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from spoolscope.tracers.handover import agree, is_over, window
+from spoolscope.tracers.handover import agree, is_over, starting, window
 from spoolscope.traces.errors import SpoolscopeError
 
 
@@ -55,3 +58,31 @@ def test_a_damaged_note_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "until.json").write_text("x")
     with pytest.raises(SpoolscopeError, match=r"until\.json is damaged"):
         window(tmp_path)
+
+
+def is_free(directory: Path) -> bool:
+    """Return whether a recorder could start there at once."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def test_recorders_of_a_directory_start_one_after_the_other(tmp_path: Path) -> None:
+    with starting(tmp_path) as started:
+        assert not is_free(tmp_path)
+        if not (child := os.fork()):  # as the process that converts windows
+            signal.pause()
+        try:
+            started()
+            assert is_free(tmp_path)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    with pytest.raises(ZeroDivisionError), starting(tmp_path):
+        raise ZeroDivisionError
+    assert is_free(tmp_path)

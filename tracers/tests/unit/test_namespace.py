@@ -5,6 +5,7 @@ import random
 import pytest
 
 from spoolscope.tracers.namespace import Namespace
+from spoolscope.tracers.nodes import Node
 
 
 def test_a_name_is_found_under_its_new_path_only() -> None:
@@ -43,6 +44,38 @@ def test_a_name_is_found_as_by_a_walk(seed) -> None:
                 space.start()
         for path in names:
             assert space.find(path) is walked(space, path)
+
+
+def test_the_newest_name_of_an_inode_counts_and_then_the_one_before() -> None:
+    space, key = Namespace(), (7, 5)
+    space.opened(b"/a", key, creates=True, exclusive=True)
+    for path in (b"/b", b"/c", b"/d"):
+        space.link(key, path)
+    found = []
+    for gone in (b"/b", b"/d", b"/c", b"/a"):
+        found.append(space.path(space.lookup(key)))
+        space.removed(gone)
+    assert (found, space.lookup(key)) == ([b"/d", b"/d", b"/c", b"/a"], None)
+
+
+def test_many_names_of_one_inode_are_not_compared_with_each_other(monkeypatch) -> None:
+    compared = []
+
+    def same(one: Node, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    monkeypatch.setattr(Node, "__eq__", same)
+    space, key, names = Namespace(), (7, 5), [b"/%d" % number for number in range(1000)]
+    space.opened(b"/f", key, creates=True, exclusive=True)
+    for name in names:
+        space.link(key, name)
+    space.start()
+    space.rewind()
+    for name in (*names[::2], *names[:0:-2]):
+        space.removed(name)
+    assert space.path(space.lookup(key)) == b"/f"
+    assert len(compared) < len(names)
 
 
 def walked(space: Namespace, path: bytes):

@@ -126,3 +126,32 @@ def test_an_unknown_cwd_is_counted_not_guessed(new_story) -> None:
     resolved = resolve(story.end())
     assert names(resolved) == [None]
     assert resolved.unresolved == 1
+
+
+def test_no_name_leads_above_the_root_directory_of_its_process(story) -> None:
+    story.call(1, "chroot", "jail")
+    story.call(1, "stat", "jail/../../one")  # the working directory is still outside
+    story.call(1, "stat", "../two")
+    story.call(1, "chdir", "/")
+    story.call(1, "open", "/../up", 0, 0, ret=3)
+    story.call(1, "read", 3, 0, 1)
+    story.call(1, "chdir", "d/e")
+    story.call(1, "rename", "../../../../three", "/../d/../../four")
+    story.call(1, "openat", AT_FDCWD, "../..", 0, 0, ret=4)
+    story.call(1, "unlinkat", 4, "../five", 0)
+    story.call(1, "rmdir", "../../..")
+    resolved = resolve(story.end())
+    jail = "/spool/queue/jail"
+    assert names(resolved) == [
+        jail, f"{jail}/one", "/spool/two", jail, f"{jail}/up", f"{jail}/up", f"{jail}/d/e",
+        f"{jail}/three", jail, f"{jail}/five", jail,
+    ]  # fmt: skip
+    assert resolved.paths[resolved.path2[7]] == f"{jail}/four".encode()
+    # A replay calls by these forms, and has another root directory.
+    given = [resolved.paths[at].decode() if at >= 0 else None for at in resolved.given.tolist()]
+    assert given[7:] == [
+        f"{jail}/d/e/../../three",
+        f"{jail}/d/e/../..",
+        None,
+        f"{jail}/d/e/../../.",
+    ]

@@ -1,12 +1,16 @@
 """Tables of roll-ups, made of the file of a minute."""
 
 import json
+from random import Random
 
 import pytest
 
+from spoolscope.tracers import summed
 from spoolscope.tracers.summed import About, Names, Summed
+from spoolscope.traces.concealed import counted_names
 from spoolscope.traces.errors import SpoolscopeError
-from spoolscope.traces.private import Hiding
+from spoolscope.traces.private import Hiding, Private
+from spoolscope.traces.programs import group
 from spoolscope.traces.rollups.files import Rollups, write
 
 ABOUT = About("mail1", "b", "r", "6.12", "1", 4)
@@ -63,6 +67,49 @@ def test_private_names_are_hidden():
     shown = json.dumps([list(map(str, column)) for t in tables.values() for column in t.values()])
     assert "alice" not in shown
     assert "imap" in shown
+
+
+def test_names_that_are_learnt_one_by_one_hide_what_all_of_them_hide():
+    random = Random(7)
+    hiding = Hiding(b"k" * 32)
+    folders = ("Maildir/cur", "Maildir/.Work.Taxes/new", "mail/x", "bin/y")
+    paths = [f"/srv/mail/dom{n % 5}.example/user{n}/{random.choice(folders)}".encode()
+             for n in range(150)]  # fmt: skip
+    paths += [b"/srv/mail/anna@left.example/new", b"/srv/mail/tmp/1.2.mailhost7/cur"]
+    mounts = (b"/srv/mail",)
+    apart, every = Names(hiding), Private(hiding, paths, mounts)
+    for path in paths:
+        apart.learn({path, paths[0]}, mounts)
+    comms = "imap user7 user imap-user33 dom3 anna left taxes Work mail dom4.example user149x"
+    for comm in (*comms.split(), "mailhost7", "lmtp", "y", "x", "kworker/0:1", "dom4.example/us"):
+        assert apart.program(comm) == every.comms.text(comm.encode())
+    for comm in comms.split():
+        unit = f"{comm}@user5.service"
+        assert apart.unit(f"/system.slice/{unit}") == every.comms.unit(unit.encode())
+        assert apart.unit(f"/{comm}.slice/a") == group(f"/{comm}.slice/a".encode(), every.comms)
+    assert [apart.directory(path) for path in paths] == [
+        every.names.path(path).decode() for path in paths
+    ]
+    apart.learn(set(), (b"/srv",))  # another mount: all is learnt anew
+    assert apart.program("user33") == every.comms.text(b"user33") != "user33"
+
+
+def test_a_new_directory_costs_no_reading_of_all_that_are_known(monkeypatch):
+    read = []
+
+    def counted(paths, mounts):
+        read.append(len(paths))
+        return counted_names(paths, mounts)
+
+    monkeypatch.setattr(summed, "counted_names", counted)
+    names, mounts = Names(Hiding(b"k" * 32)), (b"/srv/mail",)
+    names.learn({b"/srv/mail/user%d/cur" % n for n in range(1000)}, mounts)
+    for n in range(64):
+        names.learn({b"/srv/mail/late%d/cur" % n, b"/srv/mail/user1/cur"}, mounts)
+    names.learn({b"/srv/mail/user1/cur"}, mounts)
+    assert len(read) == 65
+    assert read[0] == 1000
+    assert sum(read[1:]) <= 64 * 7
 
 
 def test_a_damaged_file_is_an_error(tmp_path):

@@ -23,10 +23,11 @@ _FAILED = "its conversion was killed, or failed as printed above"
 
 @dataclass
 class Job:
-    """Segments that become one trace."""
+    """Segments that become one trace; its number is 0 until its conversion begins."""
 
     segments: list[Path]
     frozen: Event | None = None
+    number: int = 0
 
 
 class Converter:

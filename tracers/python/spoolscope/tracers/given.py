@@ -22,6 +22,26 @@ def normal(path: bytes) -> bytes:
     return b"/" + b"/".join(parts)
 
 
+def within(root: bytes, path: bytes) -> bytes:
+    """Return an absolute path with ``.`` for each ``..`` that a root directory leads to itself.
+
+    Args:
+        root: The root directory of the process as a normal path; a path may begin outside it.
+        path: The path as it reads from the root directory of the machine.
+    """
+    top, at, kept = root.split(b"/")[1:], list[bytes](), list[bytes]()
+    for part in path.split(b"/"):
+        if part == _UP and at == top:
+            kept.append(_DOT)
+            continue
+        kept.append(part)
+        if part == _UP:
+            del at[-1:]
+        elif part not in (b"", _DOT):
+            at.append(part)
+    return b"/".join(kept)
+
+
 def is_normal(path: bytes) -> bool:
     """Return whether an absolute path is certainly its own normal form, as most are."""
     return path[-1:] != b"/" and b"//" not in path and b"/." not in path

@@ -23,7 +23,9 @@ class Namespace:
         self._root = Node(b"", None)
         self.era = 0
         self._repeating = repeating
-        self._by_inode: dict[Key, tuple[Node, ...]] = {}
+        # The newest name of each inode, and the others, the newest last.
+        self._newest: dict[Key, Node] = {}
+        self._older: dict[Key, dict[Node, None]] = {}
         self._departed: dict[Key, Node] = {}
         self._repeated: set[Key] = set()
         self._linked: set[Key] = set()
@@ -190,15 +192,13 @@ class Namespace:
                 parent.children[name] = node
         self._tracking = self._started = False
         self._at_start, self.era = [], self.era + 1
-        self._by_inode, self._repeated, self._departed = {}, set(), self._departed_at_start
+        self._newest, self._older = {}, {}
+        self._repeated, self._departed = set(), self._departed_at_start
         names = list(self._below(self._root))  # without those in directories made later
-        for node in [self._root, *names]:
-            key, node.key = node.key, None
-            if key is not None:
-                node.key = key
-                others = self._by_inode.get(key, ())
-                self._by_inode[key] = (*others, node)
-                if others and key[0] in self._repeating and key not in self._linked:
+        for node in reversed([self._root, *names]):  # the first one met counts as the newest
+            if (key := node.key) is not None:
+                self._put(key, node)
+                if key in self._older and key[0] in self._repeating and key not in self._linked:
                     self._repeated.add(key)
         return names
 
@@ -215,8 +215,7 @@ class Namespace:
         """Return a present name of an inode; None if it has none or several objects have it."""
         if key in self._repeated:
             return None
-        names = self._by_inode.get(key)
-        return names[0] if names else None
+        return self._newest.get(key)
 
     def mapped(self, key: Key) -> Node | None:
         """Return a name of an inode that is mapped, and may have lost its name since."""
@@ -267,33 +266,41 @@ class Namespace:
             return
         if node.key is not None and node.key != key:
             self._unbind(node)
-        names = self._by_inode.get(key, ())
-        if node in names:
-            names = tuple(n for n in names if n is not node) if len(names) > 1 else ()
         node.key, node.assumed = key, False
         if self._departed:
             self._departed.pop(key, None)
-        if names and key not in self._linked:
+        self._put(key, node)
+        if key in self._older and key not in self._linked:
             if key[0] in self._repeating:
                 self._repeated.add(key)
             elif created:  # the number was free: the removal of those names was not recorded
-                for name in names:
+                for name in self._older.pop(key):
                     name.key = None
-                names = ()
-        self._by_inode[key] = (node, *names)
+
+    def _put(self, key: Key, node: Node) -> None:
+        """Make a name the newest one of an inode."""
+        newest = self._newest.setdefault(key, node)
+        if newest is not node:
+            older = self._older.setdefault(key, {})
+            older.pop(node, None)
+            older[newest] = None
+            self._newest[key] = node
 
     def _unbind(self, node: Node) -> None:
         key = node.key
         if key is None:
             return
-        names = self._by_inode.get(key, ())
-        names = () if names == (node,) else tuple(n for n in names if n is not node)
-        if len(names) == 1:
-            self._repeated.discard(key)
-        if names:
-            self._by_inode[key] = names
-        else:
-            self._by_inode.pop(key, None)
+        older = self._older.get(key)
+        if older is not None:
+            if self._newest[key] is node:
+                self._newest[key] = older.popitem()[0]
+            else:
+                older.pop(node, None)
+            if not older:
+                del self._older[key]
+                self._repeated.discard(key)
+        elif self._newest.get(key, node) is node:  # it was the last one
+            self._newest.pop(key, None)
             self._linked.discard(key)
             if node.keep:
                 self._departed[key] = node

@@ -93,7 +93,9 @@ class Recorder:
             self.signalled = True
             self.stop()
 
-        before = {number: signal.signal(number, stop) for number in ENDING}
+        # Under nohup the end of the terminal is ignored.
+        heard = [n for n in ENDING if (n, signal.getsignal(n)) != (signal.SIGHUP, signal.SIG_IGN)]
+        before = {number: signal.signal(number, stop) for number in heard}
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from spoolscope.tracers import given
 from spoolscope.tracers.aliases import Aliases
 from spoolscope.tracers.effects import Done, Row, Shape, signed
 from spoolscope.tracers.mounting import Mounting
@@ -90,11 +91,12 @@ class Resolver:
         """Return the name that a path leads to."""
         node: Node | None
         way: bytes | None = None
+        root = process.cwd.root
         if raw.startswith(b"/"):
-            if process.cwd.root is None or flags & CALL_OTHER_VIEW:
-                found = self.names.named(b"", raw, BASE_ROOT)
+            if root is None or flags & CALL_OTHER_VIEW:
+                found = self._joined(root, b"", raw, BASE_ROOT)
                 return self._shown(process, found) if self.processes.below.any else found
-            node, kind = process.cwd.root, BASE_ROOT
+            node, kind = root, BASE_ROOT
         elif dirfd is None or dirfd == AT_FDCWD:
             node, way, kind = process.cwd.node, process.cwd.way, BASE_CWD
         else:
@@ -102,12 +104,18 @@ class Resolver:
             node, kind = (file.node if file else None), BASE_FD
             way = node.way if node is not None else None
         if way is not None:  # a replay mounts nothing there: the name begins at the top
-            found = self.names.named(way, raw, BASE_ROOT)._replace(given=-1)
+            found = self._joined(root, way, raw, BASE_ROOT)._replace(given=-1)
         elif node is None or (base := self.space.path(node)) is None:
             return Named(-1, kind)
         else:
-            found = self.names.named(base, raw, kind)
+            found = self._joined(root, base, raw, kind)
         return self._shown(process, found) if self.processes.below.any else found
+
+    def _joined(self, root: Node | None, base: bytes, raw: bytes, kind: int) -> Named:
+        """Return the path of a name relative to a directory; ``..`` does not leave the root."""
+        if root is None or b".." not in raw or (top := self.space.path(root)) in (None, b"/"):
+            return self.names.named(base, raw, kind)
+        return self.names.named(b"", given.within(top, base + b"/" + raw), kind)
 
     def _shown(self, process: Process, found: Named) -> Named:
         """Return the name that a known path leads to through the mounts that a process sees."""

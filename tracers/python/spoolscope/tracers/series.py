@@ -22,9 +22,25 @@ from spoolscope.traces.recording import (
     FROZEN,
     ROTATED,
     Recording,
+    segment_name,
+    segment_number,
     started_at,
     write_control,
 )
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A trace that could not be made; its segments are kept."""
+
+    job: Job
+    name: str
+    failure: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in the form of recording.json."""
+        segments = [segment_number(segment) for segment in self.job.segments]
+        return {"trace": self.name, "failure": self.failure, "segments": segments}
 
 
 @dataclass
@@ -39,7 +55,7 @@ class Series:
     tell: Callable[[str], None] = lambda _what: None
     made: Callable[[Path], None] = lambda _trace: None
     pending: deque[Job] = field(default_factory=deque)
-    failures: list[str] = field(default_factory=list)
+    _failed: list[_Failed] = field(default_factory=list)
     skipped: int = 0
     number: int = 0
     early: str | None = None
@@ -55,6 +71,7 @@ class Series:
         self.capture = self.captures / "capture.seg"
         self._converter = Converter()
         self._yields = self.request.yields
+        self._ends = False
         self._job: Job | None = None  # the one that is being converted
         self._recorder: dict[str, Any] = {}
         self.hook = Hook(self.request.on_freeze, self.tell)
@@ -71,7 +88,13 @@ class Series:
     def _write_control(self) -> None:
         control = {"kind": self.kind, **self._recorder, "early": self.early}
         control |= {"skipped": self.skipped, "hooks": self.hook.to_json()}
+        control["failures"] = [failed.to_json() for failed in self._failed]
         write_control(self.path, control)
+
+    @property
+    def failures(self) -> list[str]:
+        """Why traces could not be made that are not made yet."""
+        return [failed.failure for failed in self._failed]
 
     def on(self, event: Event) -> None:
         """Handle an event of the recorder; queue its segments."""
@@ -87,7 +110,7 @@ class Series:
             self.tell(self.early)
 
     def _segment(self, number: int) -> Path:
-        return self.captures / f"capture-{number:06}.seg"
+        return self.captures / segment_name(number)
 
     def _add(self, job: Job) -> None:
         """Queue a trace; drop the oldest if --keep would remove them at once."""
@@ -109,19 +132,26 @@ class Series:
             return
         self._finished()
         if self.pending:
-            self._job = self.pending.popleft()
-            self.number += 1
-            output = self.path / f"{self.kind}-{self.number:06}"
-            self._converter.begin(self._job, output, self.hiding, yields=self._yields)
+            job = self._job = self.pending.popleft()
+            if not job.number:
+                self.number += 1
+                job.number = self.number
+            self._converter.begin(job, self._output(job), self.hiding, yields=self._yields)
+
+    def _output(self, job: Job) -> Path:
+        return self.path / f"{self.kind}-{job.number:06}"
 
     def _finished(self) -> None:
         if self._job is None:
             return
         job, self._job = self._job, None
+        made_now = self._output(job)
         if failure := self._converter.end():
-            self.failures.append(failure)
+            self._failed.append(_Failed(job, made_now.name, failure))
+            self._write_control()
+            if not self._ends:
+                self.tell(f"{failure}; it is tried once more when the recording ends")
         else:
-            made_now = self.path / f"{self.kind}-{self.number:06}"
             self.made(made_now)
             if job.frozen and job.frozen["why"] != "end":
                 self.hook.add(made_now, str(job.frozen["why"]))
@@ -133,8 +163,11 @@ class Series:
     def end(self) -> None:
         """Convert all segments that are left, also those that a killed recorder did not report.
 
-        The recording is over and an operator waits: nothing is disturbed but by these.
+        Traces that could not be made are tried once more, as what they are: their memory may be
+        free by now. The recording is over and an operator waits: nothing is disturbed but by these.
         """
+        self.pending.extendleft(failed.job for failed in reversed(self._failed))
+        self._failed, self._ends = [], True
         jobs = [*self.pending, *([self._job] if self._job else [])]
         self._yields = False
         self._converter.set_priority(yields=False)
@@ -151,8 +184,7 @@ class Series:
             self._finished()
         self.close()
         self.hook.end()
-        if self.request.on_freeze:
-            self._write_control()
+        self._write_control()
         if not self.failures:
             discard(self.captures)
 

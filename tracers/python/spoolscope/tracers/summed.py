@@ -1,13 +1,15 @@
 """The sums of one minute, as the native recorder writes them, as tables of roll-ups."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from spoolscope.traces.comms import Comms
+from spoolscope.traces.concealed import Concealed, counted_names, local_names
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.private import Hiding, Private
 from spoolscope.traces.programs import group
@@ -40,8 +42,27 @@ class About:
     cpus: int
 
 
+class _Together(Concealed):
+    """Hides the names of programs that one of several hides."""
+
+    def __init__(self, parts: Sequence[Concealed]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def hides(self, name: bytes) -> bool:
+        """Return whether the name of a program or thread would reveal a private name."""
+        return any(part.hides(name) for part in self._parts)
+
+    def hides_unit(self, name: bytes) -> bool:
+        """Return whether the name of a unit or control group would reveal a private name."""
+        return any(part.hides_unit(name) for part in self._parts)
+
+
 class Names:
     """Shows names of programs, units and directories, or hides them.
+
+    Directories are learnt in parts, each at least twice as large as the next, so that a new one
+    costs no reading of all that are known. They stay known as long as the recorder runs.
 
     Args:
         hiding: How names are hidden; None: they are shown.
@@ -51,17 +72,27 @@ class Names:
         self._hiding = hiding
         self._directories: set[bytes] = set()
         self._mounts: tuple[bytes, ...] = ()
+        self._parts: list[tuple[set[bytes], Concealed]] = []
         self._private: Private | None = None
 
     def learn(self, directories: set[bytes], mounts: tuple[bytes, ...]) -> None:
         """Take note of names that other names must not reveal."""
-        new = not directories <= self._directories or mounts != self._mounts
-        if self._hiding is None or not (new or self._private is None):
+        new = directories - self._directories
+        if mounts != self._mounts:
+            new, self._parts = directories | self._directories, []
+        if self._hiding is None or not (new or mounts != self._mounts or self._private is None):
             return
         self._directories |= directories
         self._mounts = mounts
-        self._private = Private(self._hiding, self._directories, mounts)
-        self._private.remember()
+        while self._parts and len(self._parts[-1][0]) < 2 * len(new):
+            new |= self._parts.pop()[0]
+        counted, mailboxes = counted_names(new, mounts)
+        self._parts.append((new, Concealed(counted, mailboxes, local_names())))
+        private = self._private = Private(self._hiding, (), mounts)
+        concealed = _Together([part for _, part in self._parts])
+        private.comms = Comms(private.names, concealed, hide_all=self._hiding.programs)
+        private.counted |= counted
+        private.remember()
 
     def program(self, comm: str) -> str:
         """Return the name of a program."""
@@ -107,7 +138,10 @@ class Summed:
             SpoolscopeError: it is damaged.
         """
         try:
-            return cls(json.loads(file.read_bytes()))
+            content = json.loads(file.read_bytes())
+            if not isinstance(content, dict):
+                raise ValueError("they are no object")
+            return cls(content)
         except (OSError, ValueError) as error:
             raise SpoolscopeError(
                 f"cannot read the sums in {file}: {error}", remedy="remove it: its minute is lost"
