@@ -133,6 +133,17 @@ def test_files_of_others_and_newer_versions_are_counted(tmp_path: Path) -> None:
     assert len(rollups.listing.halves) == 3
 
 
+def test_what_a_recorder_has_in_work_is_no_foreign_file(tmp_path: Path) -> None:
+    RollupMaker().write(tmp_path, minutes=1)
+    for name in ("windows-20261129T094810Z/frozen-000001/meta.json",
+                 "windows-20261129T094810Z/captures/about.json",
+                 ".minutes-5ec0de/minute-00000001.json"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    listing = Rollups(tmp_path).listing
+    assert (listing.foreign, listing.drafts) == ([], [])
+
+
 def test_measures_are_columns() -> None:
     names = {column.name for spec in ROLLUPS.values() for column in spec.columns}
     assert set(MEASURES) < names

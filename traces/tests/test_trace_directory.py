@@ -128,6 +128,22 @@ def test_a_bad_trace_is_one_line_with_a_remedy(
     assert caught.value.exit_code == exit_code
 
 
+def test_rollups_given_as_a_trace_name_the_verbs_that_read_them(tmp_path: Path) -> None:
+    (tmp_path / "schema=1/minutes").mkdir(parents=True)
+    with pytest.raises(SpoolscopeError, match="is not a trace") as caught:
+        Trace.open(tmp_path)
+    assert "it has roll-ups" in caught.value.remedy
+    assert "'spoolscope fleet report' and 'spoolscope gaps'" in caught.value.remedy
+    assert "frozen" not in caught.value.remedy
+
+    frozen = tmp_path / "windows-20261129T095211Z/frozen-000001"
+    frozen.mkdir(parents=True)
+    (frozen / "meta.json").write_text("{}")
+    with pytest.raises(SpoolscopeError, match="is not a trace") as caught:
+        Trace.open(tmp_path)
+    assert caught.value.remedy.endswith(f"or give a frozen trace, e.g. {frozen}")
+
+
 def test_pages_damaged_behind_a_good_footer_are_one_line_too(trace_path: Path) -> None:
     file = trace_path / "syscalls.parquet"
     content = bytearray(file.read_bytes())

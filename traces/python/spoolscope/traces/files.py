@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from spoolscope.traces.errors import usage_error
+
 LONGEST_PREFIX = 40
 
 
@@ -46,6 +48,20 @@ def write_file(path: Path, content: str | bytes, *, private: bool = False) -> No
     """Write a whole file with replacing(); text is encoded as UTF-8."""
     with replacing(path, private=private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def check_text(path: Path) -> None:
+    """Refuse a path with a name that is no UTF-8: DuckDB and pyarrow cannot open it.
+
+    Raises:
+        SpoolscopeError: it has such a name.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise usage_error(
+            f"the name {path} is no UTF-8, and files in it could not be read", "rename it"
+        ) from None
 
 
 def regular(path: Path) -> Path:

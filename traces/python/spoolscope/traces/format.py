@@ -47,6 +47,17 @@ META_FIELDS = (
     ("paths_unresolved", "Calls on the spool whose path is not known."),
     ("compat_calls", "Calls of 32-bit programs, which are not decoded: they are in no table."),
     (
+        "calls_apart",
+        "Calls of threads that do not share the working directory or the descriptors of their "
+        "process (unshare): they are attributed as if they did, and their names may be wrong.",
+    ),
+    (
+        "calls_through_descriptors",
+        "Calls by names below /proc/self/fd/N, where descriptor N is of a directory of a spool: "
+        "they are in no table.",
+    ),
+    ("aio_calls", "Calls of io_submit whose first request is on a spool: they are in no table."),
+    (
         "calls_unjudged, unjudged",
         "Calls by absolute names of processes with another root or mounts that have a spool, "
         "at which the recorder had not looked yet, or more of whose names of the spools than "
@@ -115,7 +126,8 @@ META_FIELDS = (
         "Of a trace that was not recorded but made of what another program wrote: from; lines; "
         "not_understood; unfinished calls; unplaced: calls that may have been on the spool; "
         "without_parent: threads made during the recording by unknown ones; "
-        "names_cut; without_duration: dur_ns is 0; other_calls on the spool, by name; whole: "
+        "names_cut; without_duration: dur_ns is 0; set_back: how often the clock was; "
+        "other_calls that name the spool, or may read and write there, by name; whole: "
         "nothing is missing. Inodes are then numbers that tell objects apart, and all of dur_ns "
         "is blocked_ns, as nothing divides it. Of a block trace (blktrace, blkparse, ftrace): "
         "from; files; events; lost; foreign_bytes or lines, other_lines and not_understood; times: "

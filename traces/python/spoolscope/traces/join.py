@@ -21,6 +21,9 @@ _OF_TREE = {"tree": "parent", "xattr": "tree"}
 _SUMS = (
     "calls_unjudged",
     "compat_calls",
+    "calls_apart",
+    "calls_through_descriptors",
+    "aio_calls",
     "records_rescued",
     "requests_not_completed",
     "recorder_cpu_ns",

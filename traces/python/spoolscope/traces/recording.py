@@ -17,6 +17,8 @@ from spoolscope.traces.trace import damaged
 
 CONTROL = "recording.json"
 CAPTURES = ".capture"
+ANSWERS = "capture.json"
+"""Messages of the native recorder, in the directory of its segments."""
 DISK_FULL = "disk full"
 """Why a recording ended, in the meta.json of its last trace."""
 ROTATED, FROZEN = "trace", "frozen"
@@ -32,7 +34,8 @@ class Recording:
         control: The content of recording.json: format, kind (trace or frozen), recorder_pid,
             recorder_started (clock ticks, proc(5)), ended, early (when and why it ended early, in
             words, or null), skipped (segments that --keep dropped before they were converted),
-            hooks (commands that were run for frozen traces: trace, status, seconds, output).
+            hooks (commands that were run for frozen traces: trace, status, seconds, output),
+            failures (traces that could not be made so far: trace, failure, numbers of segments).
     """
 
     path: Path
@@ -87,21 +90,28 @@ class Recording:
     def totals(self, metas: list[dict[str, Any]]) -> dict[str, Any]:
         """Return sums over traces, by the names of meta.json.
 
-        ``complete`` is true if every trace is complete, and none between two of them is missing.
+        ``complete`` is true if every trace is complete, none between two of them is missing, and
+        none could not be made.
         """
         gapless = self.control["kind"] == FROZEN or all(
             after["segment"] == before["segment"] + 1 for before, after in itertools.pairwise(metas)
         )
+        complete = gapless and not self.failures and all(meta["complete"] for meta in metas)
         return {
             "counts": {"syscalls": sum(meta["counts"]["syscalls"] for meta in metas)},
             "duration_ns": sum(meta["duration_ns"] for meta in metas),
             "lost": sum(meta["lost"] for meta in metas),
             "shed": sum(meta["shed"] for meta in metas),
-            "complete": bool(metas) and gapless and all(meta["complete"] for meta in metas),
+            "complete": bool(metas) and complete,
             "unbooked": next((m["unbooked"] for m in metas if m.get("unbooked")), None),
             "ended": metas[-1].get("ended") if metas else None,
             "tier": min((str(meta["tier"]) for meta in metas), default="unknown"),
         }
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Traces that could not be made so far: trace, failure, numbers of segments."""
+        return list(self.control.get("failures", []))
 
     def pending(self) -> list[Path]:
         """Return the segments that are in no trace yet, oldest first."""
@@ -111,6 +121,16 @@ class Recording:
         """Return the pid of the recorder if it still runs."""
         pid, started = self.control["recorder_pid"], self.control["recorder_started"]
         return int(pid) if started is not None and started_at(pid) == started else None
+
+
+def segment_name(number: int) -> str:
+    """Return the name of the file of a segment."""
+    return f"capture-{number:06}.seg"
+
+
+def segment_number(segment: Path) -> int:
+    """Return the number of the file of a segment."""
+    return int(segment.stem.rpartition("-")[2])
 
 
 def started_at(pid: int) -> int | None:

@@ -58,7 +58,7 @@ SYSCALLS = Table(
         Column("dirfd", I32, "", "Directory the path is relative to; -100 is AT_FDCWD.", nullable=True),
         Column("dirfd2", I32, "", "Directory the second path is relative to.", nullable=True),
         Column("path_id", I64, "", "Object's path (paths.path_id), resolved through fd, dirfd and cwd.", nullable=True),
-        Column("path2_id", I64, "", "Second path, symlink target or xattr name.", nullable=True),
+        Column("path2_id", I64, "", "Second path, symlink target (of readlink in imported traces only) or xattr name.", nullable=True),
         Column("given_id", I64, "", "The path as it was given, where that is another: with '..' in it, or '/' or '/.' at its end.", nullable=True),
         Column("given2_id", I64, "", "The second path as it was given, likewise.", nullable=True),
         Column("path_base", I16, "", "How the path was given: 0 none, 1 absolute or from outside the spools, 2 to cwd, 3 to dirfd."),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from spoolscope.traces.digests import META, TABLES_KEY, check, read_meta
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.files import regular
+from spoolscope.traces.files import check_text, regular
 from spoolscope.traces.parquet import empty_table
 from spoolscope.traces.reveal import RealNames
 from spoolscope.traces.schema import SCHEMA, TABLES
@@ -47,6 +47,7 @@ class Trace:
             SpoolscopeError: the directory is missing, foreign, of another schema or damaged.
         """
         path = Path(directory)
+        check_text(path)
         trace = cls(path, _read_meta(path))
         for name in TABLES:
             trace._check(name)
@@ -260,6 +261,10 @@ def _foreign(path: Path) -> NoReturn:
         runs = sorted(p.parent for p in path.glob(f"*/{META}"))
         remedy = "it holds several: see 'spoolscope info'"
         remedy += f", then give one, e.g. {runs[-1]}" if runs else ""
+    windows = sorted(p.parent for p in path.glob(f"windows-*/*/{META}"))
+    if windows or any(path.glob("schema=*")):
+        remedy = "it has roll-ups: see 'spoolscope fleet report' and 'spoolscope gaps'"
+        remedy += f", or give a frozen trace, e.g. {windows[-1]}" if windows else ""
     raise SpoolscopeError(
         f"{path} is not a trace (it has no {META})", remedy=remedy, exit_code=USAGE
     )
@@ -271,6 +276,11 @@ def _damaged(path: Path, part: str, why: object) -> NoReturn:
 
 def damaged(path: Path, part: str, why: object) -> SpoolscopeError:
     """Return the error for a trace with a file that cannot be used."""
+    if isinstance(why, PermissionError):
+        return SpoolscopeError(
+            f"{path / part} may not be read",
+            remedy="use sudo, or make it yours: sudo chown -R USER PATH",
+        )
     return SpoolscopeError(
         f"trace {path} is damaged: {part}: {_one_line(why)}", remedy=RECORD_AGAIN
     )

@@ -22,7 +22,10 @@ from typing import Literal
 
 from spoolscope.traces.files import write_file
 
-Kind = Literal["recording", "series", "replay", "lab", "output", "replaced"]
+Kind = Literal["recording", "series", "replay", "lab", "output", "replaced", "minutes"]
+
+ABOUT, MINUTES = "about.json", "minute-*.json"
+"""Names in a directory of sums: what their tables need, and those of minutes without tables."""
 
 _TRIES = 5
 """Another command that ends may remove the empty state directory just before a note is written."""
@@ -41,7 +44,7 @@ class Unfinished:
         inode: Its inode number; another directory with the same name has a different one.
         kind: recording: a capture; series: the captures of a series; replay: a plan, images,
             mounts; lab: the same of an experiment; output: an unfinished trace; replaced: the old
-            output that was to be replaced.
+            output that was to be replaced; minutes: sums of minutes that are no tables yet.
         output: The output that the command was to write.
         command: The command as a shell line; None if it was not begun by the command line.
         devices: Block devices that it formatted.
@@ -53,6 +56,11 @@ class Unfinished:
     output: Path
     command: str | None
     devices: tuple[Path, ...] = ()
+
+    @property
+    def has_minutes(self) -> bool:
+        """True if it has recorded minutes, which the next recorder of roll-ups adds to them."""
+        return (self.place / ABOUT).is_file() and any(self.place.glob(MINUTES))
 
 
 def begin(place: Path, kind: Kind, output: Path, devices: Sequence[Path] = ()) -> None:

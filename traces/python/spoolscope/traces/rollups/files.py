@@ -22,7 +22,7 @@ from spoolscope.traces.rollups import schema
 from spoolscope.traces.rollups.listing import Listing, list_files
 from spoolscope.traces.rollups.names import DAY_S, HOUR_S, MARKER, Flush, day_of, flush_name
 from spoolscope.traces.rollups.places import Place, place
-from spoolscope.traces.rollups.sealed import DamagedError, contents_of, encoded, unsealed
+from spoolscope.traces.rollups.sealed import DamagedError, Seal, contents_of, encoded, unsealed
 from spoolscope.traces.version import version
 
 _HOST = pa.field("host", pa.string())
@@ -55,6 +55,20 @@ def write(root: Path, host: str, tables: Mapping[str, Mapping[str, Any]]) -> lis
     where = place(root)
     days = sorted({int(minute) // DAY_S for minute in rows[MARKER]["minute_s"].to_numpy()})
     return [_write_day(where, host, day, rows) for day in days]
+
+
+def is_written(root: Path, host: str, recorder_id: str, seq: int, minute_s: int) -> bool:
+    """Return True if the flush of one minute of a recorder is there as it was written.
+
+    Args:
+        root: The roll-up directory.
+        host: Name of the host.
+        recorder_id: Identity of the run of the recorder.
+        seq: Number of the minute in that run.
+        minute_s: The minute, in seconds since the epoch.
+    """
+    flush = Flush(host, day_of(minute_s), flush_name(recorder_id, seq), schema.VERSION)
+    return _sound(place(root), flush) is not None
 
 
 def _check_minutes(rows: Mapping[str, pa.Table]) -> None:
@@ -115,10 +129,8 @@ def put(
     order = _by_hour if flush.merged else _by_minute
     ordered = {name: order(rows[name]) for name in schema.ROLLUPS}
     contents = encoded(flush, ordered, tool | dict(about), holds)
-    try:
-        _, there = unsealed(where.get(flush.path(MARKER)), flush)
-        contents_of(where, flush, there)
-    except (FileNotFoundError, DamagedError):
+    there = _sound(where, flush)
+    if there is None:
         for table, content in contents.items():
             where.put(flush.path(table), content, durable=durable)
     else:
@@ -126,6 +138,16 @@ def put(
         if written.digest != there.digest:
             raise ValueError(f"{flush.path(MARKER)} is there with other rows")
     return sum(map(len, contents.values()))
+
+
+def _sound(where: Place, flush: Flush) -> Seal | None:
+    """Return the seal of a flush that is there as it was written, else None."""
+    try:
+        _, seal = unsealed(where.get(flush.path(MARKER)), flush)
+        contents_of(where, flush, seal)
+    except (FileNotFoundError, DamagedError):
+        return None
+    return seal
 
 
 def _by_minute(table: pa.Table) -> pa.Table:

@@ -6,12 +6,13 @@ from datetime import date
 from itertools import groupby
 
 from spoolscope.traces.rollups import schema
-from spoolscope.traces.rollups.names import MARKER, Flush, is_merged, parsed
+from spoolscope.traces.rollups.names import MARKER, WINDOWS, Flush, is_merged, parsed
 from spoolscope.traces.rollups.places import Place, unreachable
 from spoolscope.traces.rollups.sealed import DamagedError, minutes_of
 
-BESIDE = ("days=", "frozen/")
-"""Beginnings of the paths of what may lie beside roll-ups: day sums, frozen traces."""
+BESIDE = ("days=", "frozen/", WINDOWS, ".minutes-")
+"""Beginnings of the paths of what may lie beside roll-ups: day sums, frozen traces, and what a
+recorder has in work: the windows of its flight recorder, minutes that are not written yet."""
 
 
 @dataclass

@@ -12,6 +12,12 @@ MARKER = "minutes"
 MERGED = "merged"
 """First word of the names that ``compact`` gives."""
 
+WINDOWS = "windows-"
+"""Beginning of the names of the flight recorder's directories, one for each start."""
+
+HOST_NOTE = "host.json"
+"""The host of a flight recorder, beside its traces: others may share the directory of roll-ups."""
+
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
 _WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
