@@ -183,11 +183,16 @@ fn peak_bytes(plan: &Plan, start: &Start) -> i64 {
 fn beyond_record(op: &PlanOp) -> i64 {
     match semantics::kind(op) {
         // The recorded call failed, or wrote less: here it may succeed.
-        Kind::Fallocate if op.ret < 0 => op.size.max(0),
+        Kind::Fallocate if semantics::may_preallocate(op) => op.size.max(0),
+        Kind::Write if op.ret < 0 && is_left_out(op) => 0,
         Kind::Write => (op.size.min(pattern::LONGEST) - op.ret.max(0)).max(0),
         Kind::Sendfile | Kind::Splice if semantics::is_outside(op) => op.ret.max(0),
         _ => 0,
     }
+}
+
+fn is_left_out(op: &PlanOp) -> bool {
+    semantics::machine_lacked(op).is_some() || semantics::had_bad_address(op)
 }
 
 fn prepare(

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use memmap2::Mmap;
 use spoolscope_traces::records::{
-    NONE, PLAN_FORK, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread, PlanXattr,
-    VERSION, from_bytes,
+    NONE, PLAN_FORK, PLAN_LEFT_OUT, PLAN_MAGIC, PlanEntry, PlanFd, PlanHeader, PlanOp, PlanThread,
+    PlanXattr, VERSION, from_bytes,
 };
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,6 +14,9 @@ use std::path::Path;
 use crate::columns::Columns;
 use crate::memory::shared;
 use crate::semantics::{self, Kind};
+
+/// Flag of the threads of a plan that lacks calls on purpose, beside those of spsc_task_flags.
+pub const OF_PART: u32 = 1 << 16;
 
 /// Largest descriptor number a plan may use; recorded servers stay far below it.
 pub const MAX_FD: i32 = 65_535;
@@ -115,6 +118,12 @@ impl Plan {
 
     pub fn threads(&self) -> &[PlanThread] {
         self.known(self.header.threads_at, u64::from(self.header.n_threads))
+    }
+
+    /// Returns whether no recorded call is left out on purpose.
+    pub fn is_whole(&self) -> bool {
+        let of_part = self.threads().iter().any(|t| t.flags & OF_PART != 0);
+        !of_part && self.ops().iter().all(|op| op.op != PLAN_LEFT_OUT)
     }
 
     /// Returns the operations, sorted by their recorded start.

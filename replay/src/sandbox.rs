@@ -16,6 +16,8 @@ pub struct Confinement {
     pub owners: bool,
     /// Prefix of paths relative to the spool; ends in a slash.
     pub prefix: Vec<u8>,
+    /// Descriptor of /proc, which has no name inside a chroot; -1 without one.
+    pub proc: i32,
 }
 
 impl Confinement {
@@ -50,6 +52,8 @@ pub fn enter(target: &Path) -> Result<Confinement> {
         target != Path::new("/"),
         "the target must not be the root directory"
     );
+    // SAFETY: the path is NUL-terminated.
+    let proc = unsafe { libc::open(c"/proc".as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
     // SAFETY: plain system call.
     let owners = unsafe { libc::geteuid() } == 0;
     let chrooted = (owners || own_user_namespace().is_ok()) && change_root(&target).is_ok();
@@ -63,6 +67,7 @@ pub fn enter(target: &Path) -> Result<Confinement> {
         chrooted,
         owners,
         prefix,
+        proc,
     })
 }
 

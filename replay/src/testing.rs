@@ -31,6 +31,13 @@ pub fn plan(script: &str) -> Plan {
     try_plan(script).expect("a valid plan")
 }
 
+/// Opens a draft as a plan.
+pub fn opened(draft: Draft) -> Plan {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&draft.bytes()).expect("written");
+    Plan::open(file.path()).expect("a valid plan")
+}
+
 /// As `plan`, for scripts that must be refused.
 pub fn try_plan(script: &str) -> anyhow::Result<Plan> {
     let mut parsed = Script::default();

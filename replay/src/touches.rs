@@ -3,7 +3,8 @@
 use spoolscope_traces::records::{END_DOT, END_NONE, END_SLASH, NONE, PlanOp};
 
 use crate::semantics::{
-    Kind, OpenFlags, creates, end, has_second_path, kind, leads_through, leads_up, uses_path,
+    Kind, OpenFlags, creates, end, has_second_path, kind, leads_through, leads_up,
+    links_descriptor, uses_path,
 };
 
 /// State that a name must have had just before the call, given its result.
@@ -143,6 +144,7 @@ fn succeeded(op: &PlanOp) -> Touches {
     match kind(op) {
         Kind::Open => opened(op),
         Kind::Rename => renamed(op),
+        Kind::Link if links_descriptor(op) => [None, second(op, Need::Absent, Makes::Linked)],
         Kind::Link => [
             first(op, Need::Present(op.ino), Makes::Same),
             second(op, Need::Absent, Makes::Linked),
@@ -212,7 +214,11 @@ fn refusal(op: &PlanOp) -> (Need, Need) {
         libc::ENOENT if exchanges(op) => (Need::Any, Need::Any),
         libc::ENOENT if !creates(op) => (Need::Absent, Need::Any),
         libc::EEXIST if rename && op.flags & NOREPLACE == 0 => (Need::Present(0), Need::Full),
+        // The old name is looked up first.
+        libc::EEXIST if pair && !links_descriptor(op) => (Need::Present(0), Need::Present(0)),
         libc::EEXIST if pair => (Need::Any, Need::Present(0)),
+        // Something that is no symlink is there.
+        libc::EINVAL if kind(op) == Kind::Readlink && op.size > 0 => (Need::Present(0), Need::Any),
         libc::EEXIST | libc::ENODATA | libc::ERANGE => (Need::Present(0), Need::Any),
         libc::ENOTEMPTY if rename => (Need::Present(0), Need::Full),
         libc::ENOTEMPTY => (Need::Full, Need::Any),

@@ -89,6 +89,8 @@ struct Cutter<'a> {
     names: HashMap<u32, u32>,
     /// Objects without a name: the one they get to be opened by, and the thread that opens them.
     nameless: BTreeMap<u32, (u32, u32)>,
+    /// Open files whose listing is repeated.
+    listed: HashSet<u32>,
     /// How many things that processes had cannot be restored.
     skipped: u64,
 }
@@ -113,6 +115,7 @@ impl<'a> Cutter<'a> {
             forks: Vec::new(),
             names: HashMap::new(),
             nameless: BTreeMap::new(),
+            listed: HashSet::new(),
             skipped: 0,
         };
         for (path, slot) in (0..).zip(world.slots().now()) {

@@ -87,6 +87,10 @@ impl Cutter<'_> {
                 file: known.file.unwrap_or(NONE),
                 ..PlanFd::default()
             });
+            // All descriptors of a stream have one position: it is read to its place once.
+            if known.file.is_some_and(|file| !self.listed.insert(file)) {
+                continue;
+            }
             for at in &file.listed {
                 let op = self.plan.ops()[*at as usize];
                 let again = PlanOp {

@@ -1,20 +1,17 @@
 use spoolscope_traces::records::{PLAN_FORK, PlanOp};
-use std::io::Write;
 
 use super::cut;
 use crate::model::expect::tree::Tree;
 use crate::model::order::one_order::Linear;
 use crate::plan::Plan;
 use crate::semantics::{self, id_of};
-use crate::testing::plan;
+use crate::testing::{opened, plan};
 
 /// Returns the plan between two moments of a script.
 fn part(script: &str, from_ns: i64, to_ns: i64) -> Plan {
     let (draft, facts) = cut(&plan(script), from_ns, to_ns);
     assert_eq!(facts["skipped"], 0);
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(&draft.bytes()).expect("written");
-    Plan::open(file.path()).expect("a valid plan")
+    opened(draft)
 }
 
 fn names(plan: &Plan) -> Vec<String> {
@@ -46,6 +43,24 @@ const DELIVERY: &str = "
     A 70-80 write new/1 fd=5 ino=7 off=9 size=3 omode=100600 osize=12 = 3
     B 100-110 stat new/1 ino=7 omode=100600 osize=12 = 0
 ";
+
+#[test]
+fn a_listing_is_repeated_once_for_all_descriptors_of_its_stream() {
+    let script = "
+        tree d mode=40755 ino=4
+        tree d/e mode=100600 ino=5
+        A 0-1 openat d flags=200000 ino=4 omode=40755 = 3
+        A 2-3 getdents64 d base=0 fd=3 ino=4 omode=40755 size=32768 = 24
+        A 4-5 FORK B = 0
+        A 100-110 getdents64 d base=0 fd=3 ino=4 omode=40755 size=32768 = 48
+        B 120-130 stat d/e ino=5 omode=100600 = 0
+    ";
+    let part = part(script, 50, i64::MAX);
+    assert_eq!(part.fds().len(), 2);
+    let repeated = prelude(&part);
+    let listings = repeated.iter().filter(|name| *name == "getdents64");
+    assert_eq!(listings.count(), 1);
+}
 
 #[test]
 fn what_happened_before_is_in_the_tree_and_in_descriptors() {

@@ -5,10 +5,11 @@ use spoolscope_traces::records::{
     BASE_CWD, BASE_FD, BASE_NONE, BASE_ROOT, NONE, PlanOp, REASON_BAD_FD, REASON_UNSUPPORTED,
 };
 use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::fds::FdTable;
 use crate::engine::paths::{below, leads_up, write_parts};
-use crate::engine::raw::mode_of;
+use crate::engine::raw::{appends, mode_of};
 use crate::engine::task::Task;
 use crate::engine::verdict::Refusal;
 use crate::model::state::sizes::write_offset;
@@ -168,7 +169,7 @@ impl Task {
                 self.path(op, [op.path2, op.given2], (op.base2, op.dirfd2), buffer)?
             }
             Word::Target => self.text(op.path2, b"")?,
-            Word::Name => self.xattr_name(op.path2)?,
+            Word::Name => self.xattr_name(op)?,
             Word::Flags => self.flags(op, kind),
             Word::Mode if kind == Kind::Mknod => node(op.mode),
             Word::Mode => i64::from(op.mode),
@@ -227,7 +228,12 @@ impl Task {
 
     /// Returns where the pattern of the bytes to be written lies.
     fn data(&self, op: &PlanOp) -> i64 {
-        let append = self.process.fds.get(op.fd).is_some_and(|open| open.append);
+        let open = self.process.fds.get(op.fd);
+        let control = self.context.schedule.control();
+        let append = open.is_some_and(|open| match control.append_changed.load(Relaxed) {
+            0 => open.append,
+            _ => appends(open.real),
+        });
         let offset = write_offset(op, append).unwrap_or(0);
         self.context.pattern.at(op.ino, offset) as i64
     }
@@ -251,7 +257,7 @@ impl Task {
     fn length(&self, op: &PlanOp, kind: Kind) -> i64 {
         let asked = match kind {
             // The caller asked for "all there is" in a loop until nothing was left.
-            Kind::CopyRange => op.size.min(op.ret.max(0)),
+            Kind::CopyRange if op.ret >= 0 => op.size.min(op.ret),
             Kind::Write => semantics::to_write(op),
             _ => op.size,
         };
@@ -338,14 +344,15 @@ impl Task {
                 .get(op.dirfd)
                 .is_some_and(|open| open.path == op.path)
         };
-        // With flags the kernel refuses a null path: rsync then passes ".".
+        // With flags the kernel refuses a null path: rsync then passes ".". So does cp, without
+        // flags; its form is recorded.
         let base = semantics::base(op.base);
-        let plain = kind == Kind::Touch && base == BASE_FD && op.flags == 0;
+        let unnamed = base == BASE_FD && op.given == NONE;
+        let plain = kind == Kind::Touch && unnamed && op.flags == 0;
         let inside = op.ret == -i64::from(libc::ENOTDIR);
         let touched = plain && !directory && !inside && own();
-        // A path that has no dots and leads to its directory itself was empty.
-        let linked = kind == Kind::Link && op.flags & libc::AT_EMPTY_PATH as u32 != 0;
-        let nameless = linked && base == BASE_FD && op.given == NONE && own();
+        let itself = semantics::links_descriptor(op) || semantics::reads_descriptor(op);
+        let nameless = itself && own();
         base == BASE_NONE || touched || nameless || semantics::is_empty_path(op)
     }
 
@@ -372,9 +379,13 @@ impl Task {
         write_parts(buffer, &[before, self.context.schedule.plan.string(string)])
     }
 
-    fn xattr_name(&mut self, string: u32) -> Result<i64, Refusal> {
-        let name = self.context.schedule.plan.string(string);
-        self.text(string, semantics::missing_namespace(name))
+    fn xattr_name(&mut self, op: &PlanOp) -> Result<i64, Refusal> {
+        let name = self.context.schedule.plan.string(op.path2);
+        let before = match semantics::has_no_namespace(op, name) {
+            true => b"",
+            false => semantics::missing_namespace(name),
+        };
+        self.text(op.path2, before)
     }
 
     /// Writes the path as the caller gave it: absolute, or relative to its directory, with its

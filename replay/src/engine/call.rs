@@ -6,12 +6,13 @@ use spoolscope_traces::records::{
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::engine::args::shape_of;
+use crate::engine::by_own_name;
 use crate::engine::copies;
 use crate::engine::fds::{self, Open};
 use crate::engine::life;
 use crate::engine::mapped;
 use crate::engine::plain::{name_of, open_here, plain};
-use crate::engine::raw::{locked, syscall};
+use crate::engine::raw::{is_direct, locked, syscall};
 use crate::engine::special;
 use crate::engine::task::Task;
 use crate::engine::verdict::{self, Refusal, Stat, Verdict};
@@ -58,6 +59,7 @@ fn perform(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
         // The call would flush the whole machine; only the target is meant.
         Kind::SyncAll => sync_target(task),
         Kind::Write => write(task, op)?,
+        Kind::Ftruncate | Kind::SetXattr => by_own_name::plain_or_reopened(task, op, kind)?,
         Kind::Chmod | Kind::Chown => match special::change(task, op, kind) {
             Some(ret) => ret,
             None => plain(task, op, kind)?,
@@ -78,6 +80,7 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
         _ if op.ret == -i64::from(libc::EINTR) && !semantics::was_interrupted(op) => {
             Err(REASON_UNSUPPORTED)
         }
+        _ if semantics::had_bad_address(op) || had_many_parts(task, op) => Err(REASON_UNSUPPORTED),
         // The root has no name here that a slash can follow, and any other is refused otherwise.
         Kind::Open if makes_mount_point(task, op) => Err(REASON_AROUND),
         Kind::Symlink if !task.context.confinement.chrooted => Err(REASON_UNSUPPORTED),
@@ -85,6 +88,12 @@ fn refuse(task: &Task, op: &PlanOp, kind: Kind) -> Result<(), Refusal> {
         Kind::Fcntl if !is_known_fcntl(op) => Err(REASON_UNSUPPORTED),
         _ => special::refuse(task, op, kind),
     }
+}
+
+/// Returns whether a call failed for too many parts of a vector; it may have failed for O_DIRECT.
+fn had_many_parts(task: &Task, op: &PlanOp) -> bool {
+    let file = || task.process.fds.get(op.fd);
+    semantics::may_have_many_parts(op) && file().is_some_and(|open| !is_direct(open.real))
 }
 
 /// Returns whether a call was to make the mount point, by a name that ended in a slash.
@@ -100,7 +109,11 @@ fn takes_xattr(task: &Task, op: &PlanOp) -> bool {
     if op.path2 == NONE {
         return false;
     }
-    let name = semantics::whole_xattr(task.context.schedule.plan.string(op.path2));
+    let name = task.context.schedule.plan.string(op.path2);
+    if semantics::has_no_namespace(op, name) {
+        return true;
+    }
+    let name = semantics::whole_xattr(name);
     match semantics::xattr_role(&name) {
         XattrRole::Plain => name.starts_with(b"user.") || task.context.confinement.owners,
         XattrRole::Acl => {
@@ -337,9 +350,10 @@ fn change_bits(task: &Task, op: &PlanOp) {
             let cloexec = op.arg as i32 & libc::FD_CLOEXEC != 0;
             task.process.fds.bind(op.fd, Open { cloexec, ..open });
         }
-        libc::F_SETFL => {
-            let append = OpenFlags::new(op.arg as u32).appends();
-            task.process.fds.bind(op.fd, Open { append, ..open });
+        // All copies of the descriptor share it, those of other processes too.
+        libc::F_SETFL if OpenFlags::new(op.arg as u32).appends() != open.append => {
+            let control = task.context.schedule.control();
+            control.append_changed.store(1, Relaxed);
         }
         _ => {}
     }

@@ -21,6 +21,8 @@ pub struct Control {
     pub over: AtomicU32,
     /// Locks that were granted before their turn, and given back.
     pub given_back: AtomicU32,
+    /// Not 0 once O_APPEND of an open file was changed: what descriptors had is then no guide.
+    pub append_changed: AtomicU32,
     pub spinning: Spinning,
 }
 

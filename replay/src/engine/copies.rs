@@ -104,6 +104,12 @@ fn splice_call(from: (i32, i64), to: (i32, i64), size: i64) -> i64 {
 /// Replays FICLONE and FICLONERANGE. A filesystem whose files share no blocks refuses them; the
 /// contents are then copied, as `cp` does, so that later calls find them.
 pub fn clone(task: &Task, op: &PlanOp) -> Result<i64, Refusal> {
+    if matches!(op.cmd as libc::Ioctl, libc::FIOCLEX | libc::FIONCLEX) {
+        // A mark that failed; others are planned as fcntl, which takes more descriptors (O_PATH).
+        let real = task.process.fds.get(op.fd).map_or(-1, |open| open.real);
+        let registers = [real.into(), op.cmd.into(), 0, 0, 0, 0];
+        return Ok(syscall(libc::SYS_ioctl, registers));
+    }
     let to = i64::from(open_here(task, op, op.fd)?.real);
     let from = i64::from(open_here(task, op, op.fd2)?.real);
     let mut range = libc::file_clone_range {

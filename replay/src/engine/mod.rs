@@ -2,6 +2,7 @@
 
 mod alarm;
 pub mod args;
+mod by_own_name;
 mod call;
 mod call_memory;
 mod clock;

@@ -30,6 +30,27 @@ pub fn mode_of(real: i32) -> u32 {
     }
 }
 
+/// Returns whether all writes of an open file go to its end.
+pub fn appends(real: i32) -> bool {
+    has_flag(real, libc::O_APPEND)
+}
+
+/// Returns whether an open file takes only what is aligned.
+pub fn is_direct(real: i32) -> bool {
+    has_flag(real, libc::O_DIRECT)
+}
+
+/// Returns whether a descriptor only stands for a name (O_PATH), and takes few calls.
+pub fn only_names(real: i32) -> bool {
+    has_flag(real, libc::O_PATH)
+}
+
+fn has_flag(real: i32, flag: i32) -> bool {
+    // SAFETY: plain system call; of no descriptor it is -1.
+    let flags = unsafe { libc::fcntl(real, libc::F_GETFL) };
+    flags >= 0 && flags & flag != 0
+}
+
 pub fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()

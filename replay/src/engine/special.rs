@@ -11,7 +11,7 @@ use spoolscope_traces::records::{
 
 use crate::engine::fds::Open;
 use crate::engine::plain;
-use crate::engine::raw::syscall;
+use crate::engine::raw::{only_names, syscall};
 use crate::engine::task::Task;
 use crate::engine::verdict::{Refusal, Verdict};
 use crate::semantics::{self, Kind, OpenFlags};
@@ -85,7 +85,12 @@ pub fn open(task: &mut Task, op: &PlanOp, reason: u8) -> Result<(i64, Verdict), 
 
 /// Changes mode or owner of the object of an unopened descriptor; `None` if it is opened.
 pub fn change(task: &mut Task, op: &PlanOp, kind: Kind) -> Option<i64> {
-    let open = held(task, op).filter(|open| open.special && !semantics::uses_path(op))?;
+    let open = held(task, op).filter(|_| !semantics::uses_path(op))?;
+    // The recorded call may have used the descriptor's name below /proc/self/fd.
+    let by_name = || op.ret != -i64::from(libc::EBADF) && only_names(open.real);
+    if !open.special && !by_name() {
+        return None;
+    }
     let (real, name) = (i64::from(open.real), NO_NAME.as_ptr() as i64);
     let here = i64::from(libc::AT_EMPTY_PATH);
     if kind == Kind::Chown {

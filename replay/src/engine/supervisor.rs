@@ -1,6 +1,7 @@
 //! The engine's own process: starts roots, watches, reaps, and ends everything.
 
 use anyhow::{Result, ensure};
+use spoolscope_traces::ending_signals::catch_ending;
 use spoolscope_traces::records::NONE;
 use spoolscope_traces::text::complain;
 use std::collections::BTreeSet;
@@ -437,12 +438,9 @@ pub fn end_with_parent() {
 
 fn install_handlers() {
     mapped::survive_missing_pages();
-    let handler = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    // SAFETY: the handler only stores a flag.
+    catch_ending(interrupt);
+    // SAFETY: the handlers store nothing but flags.
     unsafe {
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::signal(signal, handler);
-        }
         // Orphaned tasks become children of the engine.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         // SIGIO asks the holder of a lease to give it up; the holder does so when the recorded one

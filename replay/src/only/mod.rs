@@ -15,7 +15,7 @@ use spoolscope_traces::records::{NONE, PLAN_FORK, PlanEntry, PlanFd, PlanOp, Pla
 use crate::assemble::Draft;
 use crate::model::order::depends::Found;
 use crate::model::order::one_order::Linear;
-use crate::plan::Plan;
+use crate::plan::{OF_PART, Plan};
 use crate::semantics::{self, Kind};
 
 /// Keeps the chosen operations (one flag for each) and those they depend on.
@@ -136,6 +136,7 @@ fn draft(plan: &Plan, closure: &Closure) -> Draft {
         let mut thread = *thread;
         thread.parent = threads.get(&thread.parent).copied().unwrap_or(NONE);
         thread.cwd = draft.taken(plan, thread.cwd);
+        thread.flags |= OF_PART;
         draft.threads.push(thread);
     }
     let kept = plan

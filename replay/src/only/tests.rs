@@ -1,18 +1,14 @@
 use super::only;
 use crate::model::order::one_order::Linear;
-use crate::plan::Plan;
 use crate::semantics;
-use crate::testing::plan;
-use std::io::Write;
+use crate::testing::{opened, plan};
 
 /// Returns what is kept if the operations of the first thread are chosen, by thread and name.
 fn of_first(script: &str) -> Vec<String> {
     let whole = plan(script);
     let chosen: Vec<bool> = whole.ops().iter().map(|op| op.thread == 0).collect();
     let (draft, facts) = only(&whole, &chosen);
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(&draft.bytes()).expect("written");
-    let part = Plan::open(file.path()).expect("a valid plan");
+    let part = opened(draft);
     assert!(Linear::walk(&part).unexplained.is_empty());
     let calls = facts["chosen"].as_u64().zip(facts["given"].as_u64());
     assert_eq!(

@@ -1,22 +1,19 @@
 use foldhash::{HashSet, HashSetExt};
 use spoolscope_traces::records::{NONE, PlanOp};
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use super::scale;
 use crate::model::expect::tree::Tree;
 use crate::model::order::one_order::Linear;
 use crate::plan::Plan;
 use crate::semantics::{self, Kind};
-use crate::testing::plan;
+use crate::testing::{opened, plan};
 
 /// Returns the plan of a script with copies of its users.
 fn scaled(script: &str, users: &[&str], phases_ns: &[i64]) -> Plan {
     let users = users.iter().map(|user| user.as_bytes().to_vec());
     let (draft, _) = scale(&plan(script), &users.collect(), phases_ns).expect("room");
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(&draft.bytes()).expect("written");
-    Plan::open(file.path()).expect("a valid plan")
+    opened(draft)
 }
 
 /// Returns names before the first operation, and after the last; all results must be explained.

@@ -75,7 +75,35 @@ pub fn missing_namespace(name: &[u8]) -> &'static [u8] {
     }
 }
 
+/// Returns whether an extended attribute was refused because its name is in no namespace: no
+/// filesystem has it.
+pub fn has_no_namespace(op: &PlanOp, name: &[u8]) -> bool {
+    op.ret == -i64::from(libc::EOPNOTSUPP) && !missing_namespace(name).is_empty()
+}
+
 /// Returns the whole name of an extended attribute.
 pub fn whole_xattr(name: &[u8]) -> Vec<u8> {
     [missing_namespace(name), name].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semantics::id_of;
+
+    #[test]
+    fn only_a_name_that_was_refused_is_in_no_namespace() {
+        let lacks = |name: &[u8], error: i32| {
+            let op = PlanOp {
+                op: id_of("setxattr"),
+                ret: -i64::from(error),
+                ..PlanOp::default()
+            };
+            has_no_namespace(&op, name)
+        };
+        assert!(lacks(b"bogus.a", libc::EOPNOTSUPP));
+        assert!(!lacks(b"user.a", libc::EOPNOTSUPP));
+        // A pseudonym of an older trace.
+        assert!(!lacks(b"bogus", 0) && !lacks(b"bogus", libc::ENOSPC));
+    }
 }

@@ -14,15 +14,19 @@ use spoolscope_traces::records::{
 use std::ops::RangeInclusive;
 
 pub use attributes::{
-    MODE_AS_ACL, XattrCall, XattrRole, follows_links, missing_namespace, mode_by_acl, whole_xattr,
-    xattr_call, xattr_role,
+    MODE_AS_ACL, XattrCall, XattrRole, follows_links, has_no_namespace, missing_namespace,
+    mode_by_acl, whole_xattr, xattr_call, xattr_role,
 };
 pub use failures::{
-    lacked_room, machine_lacked, to_write, was_deadlock, was_denied, was_interrupted,
+    had_bad_address, lacked_room, machine_lacked, may_have_many_parts, may_preallocate, to_write,
+    was_deadlock, was_denied, was_interrupted,
 };
 pub use kind::{Kind, kind};
-pub use named::{base, end, has_second_path, is_empty_path, leads_through, leads_up, uses_path};
-pub use opening::OpenFlags;
+pub use named::{
+    base, end, has_second_path, is_empty_path, leads_through, leads_up, links_descriptor,
+    reads_descriptor, uses_path,
+};
+pub use opening::{OpenFlags, makes_nameless};
 
 const STATX: u16 = id_of("statx");
 
@@ -86,9 +90,14 @@ pub fn makes_fd(op: &PlanOp) -> bool {
         && match kind(op) {
             Kind::Open | Kind::Dup => true,
             Kind::Dup2 => op.ret != i64::from(op.fd),
-            Kind::Fcntl => matches!(op.cmd, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC),
+            Kind::Fcntl => copies_descriptor(op),
             _ => false,
         }
+}
+
+/// Returns whether the command of an fcntl makes a copy of its descriptor.
+pub fn copies_descriptor(op: &PlanOp) -> bool {
+    matches!(op.cmd, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
 }
 
 /// Returns whether the first descriptor of a call led out of the spool: its file is not recorded.
@@ -152,6 +161,17 @@ pub fn moves_position(op: &PlanOp) -> bool {
     let uses = POSITIONED.get(usize::from(op.op)) == Some(&true);
     let elsewhere = kind(op) == Kind::Sendfile && op.offset >= 0;
     op.ret >= 0 && uses && !elsewhere
+}
+
+/// Returns whether the call uses or changes what all copies of its descriptor share: the position,
+/// and flags such as O_APPEND.
+pub fn changes_open_file(op: &PlanOp) -> bool {
+    moves_position(op) || (op.ret >= 0 && sets_flags(op))
+}
+
+/// Returns whether the call sets the flags of an open file.
+fn sets_flags(op: &PlanOp) -> bool {
+    kind(op) == Kind::Fcntl && op.cmd == libc::F_SETFL
 }
 
 /// Returns whether the call fills a `struct statx`.

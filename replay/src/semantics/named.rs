@@ -31,12 +31,29 @@ pub const fn leads_through(op: &PlanOp) -> bool {
 
 /// Returns whether an *at call works on its descriptor: fstat() is newfstatat(fd, "", EMPTY_PATH).
 pub fn is_empty_path(op: &PlanOp) -> bool {
-    let empty = op.flags & libc::AT_EMPTY_PATH as u32 != 0 && base(op.base) == BASE_FD;
-    empty
+    may_be_empty(op)
         && matches!(
             kind(op),
             Kind::Stat | Kind::Chown | Kind::Chmod | Kind::Access
         )
+}
+
+/// Returns whether a call gives the file of its descriptor a name: `linkat(fd, "", ...)`. A path that
+/// has no dots and that leads to the descriptor itself was empty; a file without a name has none
+/// that leads to it.
+pub fn links_descriptor(op: &PlanOp) -> bool {
+    may_be_empty(op) && kind(op) == Kind::Link && op.given == NONE
+}
+
+/// Returns whether a call may read the symlink of its descriptor: `readlinkat(fd, "", ...)`, if the
+/// path leads to the descriptor itself.
+pub fn reads_descriptor(op: &PlanOp) -> bool {
+    let of_link = op.ret >= 0 || op.ret == -i64::from(libc::ENOENT);
+    kind(op) == Kind::Readlink && base(op.base) == BASE_FD && op.given == NONE && of_link
+}
+
+fn may_be_empty(op: &PlanOp) -> bool {
+    op.flags & libc::AT_EMPTY_PATH as u32 != 0 && base(op.base) == BASE_FD
 }
 
 /// Returns whether `path2` is a path; it is text for symlinks and extended attributes.

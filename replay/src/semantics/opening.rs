@@ -3,6 +3,8 @@
 use spoolscope_traces::calls::id_of;
 use spoolscope_traces::records::PlanOp;
 
+use super::{Kind, kind};
+
 const CREAT: u16 = id_of("creat");
 
 /// Flags of an open, or those that an open file has from it.
@@ -92,4 +94,9 @@ impl OpenFlags {
             libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME | libc::O_ASYNC;
         Self(self.0 & !SETTABLE | flags as i32 & SETTABLE)
     }
+}
+
+/// Returns whether an operation made a file without a name.
+pub fn makes_nameless(op: &PlanOp) -> bool {
+    kind(op) == Kind::Open && op.ret >= 0 && op.ino != 0 && OpenFlags::of(op).is_nameless()
 }

@@ -10,6 +10,7 @@ import pytest
 
 from spoolscope.replay import run
 from spoolscope.replay.disturbance import Reading, Watch, disturbance
+from spoolscope.replay.one_run import with_making
 
 S = 1_000_000_000
 START = Reading(1000 * S, 500 * S, 7 * S, 50 * S, {2: 9 * S}, {"cpu": 100, "io": 5})
@@ -79,7 +80,7 @@ def test_a_disturbed_run_is_made_again_a_few_times(monkeypatch, tmp_path, distur
         (tmp_path / "ext4-r1").mkdir()  # fails if it is still there
         seen.append(len(repeated))
         why = ["noise"] if len(seen) in disturbed else []
-        return {"disturbance": {"why": why}, "repeated": list(repeated)}
+        return {"disturbance": {"why": why}, "repeated": [one["disturbance"] for one in repeated]}
 
     monkeypatch.setattr(run, "run_once", run_once)
     job, slot = SimpleNamespace(out=tmp_path, repeats=repeats), SimpleNamespace(name="ext4-r1")
@@ -87,3 +88,18 @@ def test_a_disturbed_run_is_made_again_a_few_times(monkeypatch, tmp_path, distur
     assert seen == list(range(made))
     assert len(row["repeated"]) == made - 1
     assert (tmp_path / "ext4-r1").is_dir()
+
+
+def test_the_making_of_a_filesystem_stays_when_its_run_is_made_again():
+    made = {"steps": {"mkfs": {"ns": 5}, "fill": {"ns": 7}, "umount": {"ns": 1}},
+            "device": {"fill": {"writes": 3}, "replay": {"writes": 9}},
+            "capacity": {"after_mkfs": {"total_bytes": 8}}}  # fmt: skip
+    copy = {"steps": {"mount_copied": {"ns": 2}, "umount": {"ns": 4}},
+            "device": {"replay": {"writes": 6}}}  # fmt: skip
+    found = with_making(copy, [made, copy])
+    assert found["steps"] == {
+        "mkfs": {"ns": 5}, "fill": {"ns": 7}, "mount_copied": {"ns": 2}, "umount": {"ns": 4},
+    }  # fmt: skip
+    assert found["device"] == {"fill": {"writes": 3}, "replay": {"writes": 6}}
+    assert found["capacity"] == {"after_mkfs": {"total_bytes": 8}}
+    assert with_making(copy, []) == copy

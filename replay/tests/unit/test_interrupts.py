@@ -34,6 +34,17 @@ def test_a_signal_in_a_clean_up_ends_what_follows_it(number):
     assert done == [7, "inner", "outer"]
 
 
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending_on_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            with undisturbed():
+                os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+
+
 def test_a_signal_that_another_thread_takes_waits_for_the_clean_up_as_well():
     done = []
     stop = threading.Event()

@@ -1,5 +1,7 @@
 """Traces without a snapshot whose calls show links, the spool itself, or file types late."""
 
+import errno
+from os import O_NOFOLLOW
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,33 @@ def test_parents_that_only_names_below_tell_of(script, replayed) -> None:
     script.call(10, 4, "rename", "k/l/m", path2="n/o/p")
     target = replayed()
     assert all((target / name).is_dir() for name in ("a/b/c", "e/f", "n/o", "k/l"))
+
+
+def test_a_link_of_an_imported_trace_holds_what_was_read(script, replayed) -> None:
+    """Then a file below the target is the one that a call made through the link."""
+    script.call(10, 1, "readlink", "cur", ret=3, size=256, path2="v12", kind2="text")
+    script.call(10, 2, "openat", "cur/f", ret=3, flags=0o301, mode=0o600)
+    script.call(10, 3, "openat", "v12/f", ret=4, flags=0)
+    target = replayed()
+    assert str((target / "cur").readlink()) == "v12"
+    assert [path.name for path in (target / "v12").iterdir()] == ["f"]
+
+
+def test_what_could_not_be_opened_without_following_is_a_link(script, replayed) -> None:
+    script.call(10, 1, "openat", "x", flags=O_NOFOLLOW, errno=errno.ELOOP)
+    script.call(10, 2, "openat", "x", ret=3, flags=0)
+    assert (replayed() / "x").is_symlink()
+
+
+def test_errors_show_what_was_there(script, replayed) -> None:
+    script.call(10, 1, "readlink", "v", errno=errno.EINVAL, size=256)
+    script.call(10, 2, "link", "y", path2="z", errno=errno.EEXIST)
+    target = replayed()
+    assert {path.name for path in target.iterdir()} == {"v", "y", "z"}
+
+
+def test_a_file_is_as_long_as_was_read_although_less_was_written(script, replayed) -> None:
+    script.call(10, 1, "openat", "a", ret=3, flags=2, ino=5)
+    script.call(10, 2, "pread64", "a", fd=3, ino=5, ret=4096, size=4096, offset=8192)
+    script.call(10, 3, "pwrite64", "a", fd=3, ino=5, ret=100, size=100, offset=50)
+    assert (replayed() / "a").stat().st_size == 12288

@@ -141,6 +141,44 @@ def test_symlinks_move_with_their_directory_and_change_places(script, tmp_path):
     assert names[6] == "other/x"  # ../a leads out of the spool from here
 
 
+def test_a_symlink_that_is_made_through_another_one_is_where_that_leads(script, tmp_path):
+    script.entry("real/sub", ino=2, mode=DIR)
+    script.call(10, 1, "symlink", "ln", path2="real/sub", kind2="text")
+    script.call(10, 2, "symlink", "ln/up", path2="../..", kind2="text")
+    script.call(10, 3, "openat", "ln/up/f", ret=3, obj_mode=REG)
+    script.call(10, 4, "symlink", "ln/top", path2="/srv/mail", kind2="text")
+    script.call(10, 5, "openat", "real/sub/top/f", ret=4, obj_mode=REG)
+    script.call(10, 6, "unlink", "ln/up")
+    script.call(10, 7, "stat", "ln/up/f", ret=-2)
+    script.call(10, 8, "rename", "ln/top", path2="ln/up")
+    script.call(10, 9, "openat", "ln/up/f", ret=5, obj_mode=REG)
+    script.call(10, 10, "link", "ln/up", path2="other")
+    script.call(10, 11, "openat", "other/f", ret=6, obj_mode=REG)
+    sub = "real/sub"
+    assert planned(script, tmp_path) == [
+        "ln", f"{sub}/up", "f", f"{sub}/top", "f", f"{sub}/up", f"{sub}/up/f", f"{sub}/top", "f",
+        f"{sub}/up", "f",
+    ]  # fmt: skip
+
+
+def test_a_symlink_at_the_start_is_removed_and_moved_through_another_one(script, tmp_path):
+    script.entry("a/b", ino=2, mode=DIR)
+    script.entry("ln", ino=3, mode=LINK, target_id=script.path("a/b", "text"))
+    for ino, name in enumerate(("one", "two"), 4):
+        script.entry(f"a/b/{name}", ino=ino, mode=LINK, target_id=script.path("..", "text"))
+    script.call(10, 1, "openat", "ln/one/f", ret=3, obj_mode=REG)
+    script.call(10, 2, "unlink", "ln/one")
+    script.call(10, 3, "mkdir", "ln/one", mode=0o700)
+    script.call(10, 4, "openat", "a/b/one/f", ret=4, obj_mode=REG)
+    # Not below ln: the name leads up from a/b.
+    script.call(10, 5, "rename", "ln/two", path2="moved", given2_id=script.path("ln/../moved"))
+    script.call(10, 6, "openat", "a/moved/f", ret=5, obj_mode=REG)
+    script.call(10, 7, "openat", "moved/f", ret=-2)
+    assert planned(script, tmp_path) == [
+        "a/f", "a/b/one", "a/b/one", "a/b/one/f", "a/b/two", "f", "moved/f",
+    ]  # fmt: skip
+
+
 def test_both_names_of_a_rename_lead_on_and_the_last_parts_do_not(script, tmp_path):
     script.entry("box", ino=2, mode=DIR)
     script.entry("alias", ino=3, mode=LINK, target_id=script.path("/srv/mail/box", "text"))

@@ -227,7 +227,9 @@ def finished_rows(job: Job, slots: Sequence[Slot], seed: int) -> list[dict[str, 
     # Headers of earlier versions lack some keys.
     shared = [key for key in now if key not in _MOVING and key in before]
     differing = [key for key in shared if now[key] != before[key]]
-    if [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:
+    if len(rows) > len(slots):
+        differing.append("rounds")
+    elif [Path(row["run"]).name for row in rows] != [slot.name for slot in slots[: len(rows)]]:
         differing.append("candidates")
     if differing:
         raise usage_error(

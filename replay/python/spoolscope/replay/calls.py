@@ -191,9 +191,12 @@ def _open_tree(ops: Ops, trees: npt.NDArray[np.bool_]) -> None:
 
 
 def _mark(ops: Ops, ioctls: npt.NDArray[np.bool_]) -> None:
-    """Turn ioctls that set or clear close-on-exec into fcntl, which the engine follows."""
+    """Turn ioctls that set or clear close-on-exec into fcntl, which the engine follows.
+
+    One that failed stays: fcntl takes descriptors that ioctl does not take (O_PATH).
+    """
     for command, closes in MARKS.items():
-        where = ioctls & (ops["cmd"] == command)
+        where = ioctls & (ops["cmd"] == command) & (ops["ret"] >= 0)
         ops["op"][where] = CALLS["fcntl"].id
         ops["cmd"][where], ops["arg"][where] = fcntl.F_SETFD, fcntl.FD_CLOEXEC * closes
 

@@ -12,12 +12,13 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt while the block runs."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt while the block runs, unless ignored."""
 
     def end(_number: int, _frame: Any) -> None:
         raise KeyboardInterrupt
 
-    with _handled((signal.SIGTERM, signal.SIGHUP), end):
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    with _handled(tuple(n for n in numbers if signal.getsignal(n) != signal.SIG_IGN), end):
         yield
 
 

@@ -40,6 +40,8 @@ from spoolscope.traces.trace import Trace
 from spoolscope.traces.typed_json import decode, decoded, encode
 
 STARTING, REPLAYING = "starting its recorder", "replaying"
+MAKING = {"steps": ("mkfs", "mount", "fill"), "device": ("fill",), "capacity": ("after_mkfs",)}
+"""Parts of a filesystem's life that a run which begins with a copy has not."""
 
 
 def running_s(job: Job) -> dict[str, float]:
@@ -70,11 +72,11 @@ def image_size(job: Job) -> int:
 
 
 def run_once(
-    job: Job, slot: Slot, show: Phases, repeated: Sequence[dict[str, Any]] = ()
+    job: Job, slot: Slot, show: Phases, replaced: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     """Make, fill, replay, verify, check, empty and remove one candidate; return its row.
 
-    ``repeated`` holds the disturbances of the earlier runs that this one replaces.
+    ``replaced`` holds the rows of the earlier, disturbed runs that this one replaces.
     """
     directory = job.out / slot.name
     directory.mkdir(parents=True)
@@ -125,8 +127,8 @@ def run_once(
             faults=faults_of(job, outcomes),
             divergences=decode(DivergenceCounts, shown(caused)),
             disturbance=decode(Disturbance, disturbed),
-            repeated=[decode(Disturbance, one) for one in repeated],
-            life=decode(Life, life.as_dict()),
+            repeated=[decode(Disturbance, one["disturbance"]) for one in replaced],
+            life=decode(Life, with_making(life.as_dict(), [one["life"] for one in replaced])),
             digests=digests_of(directory),
         )
     )
@@ -174,6 +176,22 @@ def _begun(result: RunResult, built: dict[str, Any], target: Target) -> RunResul
         stand_ins=built["stand_ins"],
         devices=[decode(Disk, disk) for disk in target.storage.devices] if target.storage else [],
     )
+
+
+def with_making(life: dict[str, Any], replaced: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a life with the making of its filesystem, which may be a copy of one that was made.
+
+    Args:
+        life: Result of ``Lifetime.as_dict``.
+        replaced: Lives of the runs that were replaced; the first one may have made it.
+    """
+    found = dict(life)
+    for earlier in replaced:
+        for part, names in MAKING.items():
+            known = earlier.get(part) or {}
+            made = {name: known[name] for name in names if name in known}
+            found[part] = made | (found.get(part) or {})
+    return found
 
 
 def _recorded_types(trace: Trace) -> frozenset[str]:

@@ -197,7 +197,7 @@ def _undisturbed(job: Job, slot: Slot, show: Phases) -> dict[str, Any]:
         row = run_once(job, slot, show, tried)
         if not row["disturbance"]["why"] or len(tried) >= job.repeats:
             return row
-        tried.append(row["disturbance"])
+        tried.append(row)
         shutil.rmtree(job.out / slot.name)
 
 

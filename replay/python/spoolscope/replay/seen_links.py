@@ -1,9 +1,11 @@
 """Symlinks that calls show and no snapshot has, with the lengths of their targets.
 
-Their targets are not recorded. Each gets a target of the same length in its directory that is no
-recorded name; files reached through the link are planned under that name (see ``symlinks.py``).
+An imported trace has the target where readlink was called. Every other link gets one of the same
+length in its directory that is no recorded name; files reached through the link are planned under
+that name (see ``symlinks.py``).
 """
 
+import errno
 from collections.abc import Iterable, Mapping
 from stat import S_IFLNK
 
@@ -12,14 +14,15 @@ import numpy as np
 from spoolscope.replay.calls import Calls
 from spoolscope.replay.ops import Ops, are
 from spoolscope.replay.strings import Strings
-from spoolscope.traces.abi import S_IFMT
+from spoolscope.traces.abi import O_NOFOLLOW, S_IFMT
 from spoolscope.traces.calls import CALLS, of_kind
 from spoolscope.traces.constants import ENTRY_TYPE_ONLY
 from spoolscope.traces.flat import DTYPES, NONE
 from spoolscope.traces.trace import Trace
 
-_READING = of_kind("readlink")
-_SHOWING = (*_READING, *(name for name in of_kind("stat") if name != "stat"))  # stat follows links
+_READING, _OPENING = of_kind("readlink"), of_kind("open")
+_LOOKING = tuple(name for name in of_kind("stat") if name != "stat")  # stat itself follows links
+_SHOWING = (*_READING, *_OPENING, *_LOOKING)
 _READ_IDS = [CALLS[name].id for name in _READING]
 _UNKNOWN_LENGTH = 8
 # A component of a name has at most 255 bytes.
@@ -30,17 +33,18 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 def seen(trace: Trace, calls: Calls, strings: Strings) -> Ops:
     """Return the first call that shows each link, in order of time.
 
-    ``size`` is the length of the link's target, as far as a call shows it. A full snapshot has all
-    links: then none is returned.
+    ``size`` is the length of the link's target, as far as a call shows it, and ``path2`` the target
+    itself. A full snapshot has all links: then none is returned.
     """
     nothing: Ops = np.zeros(0, DTYPES["plan_op"])
     if trace.meta.get("snapshot", {}).get("kind") == "full" or not calls.any_of(_SHOWING):
         return nothing
     first: dict[int, np.void] = {}
     for ops in calls.named(_SHOWING, strings):
-        reads = are(ops["op"], _READING)
-        link = (ops["obj_mode"] & S_IFMT == S_IFLNK) | reads
-        for op in ops[link & (ops["ret"] >= 0) & (ops["path"] != NONE)]:
+        reads, opens = are(ops["op"], _READING), are(ops["op"], _OPENING)
+        link = ((ops["obj_mode"] & S_IFMT == S_IFLNK) | reads) & (ops["ret"] >= 0)
+        link |= opens & (ops["ret"] == -errno.ELOOP) & (ops["flags"] & O_NOFOLLOW > 0)
+        for op in ops[link & (ops["path"] != NONE)]:
             # A target that was read to its end has a known length; stat's is exact, too.
             read = op["op"] in _READ_IDS
             whole = op["ret"] < op["size"]
@@ -50,6 +54,8 @@ def seen(trace: Trace, calls: Calls, strings: Strings) -> Ops:
                 known["size"] = length
             if known["ino"] == 0:
                 known["ino"] = op["ino"]
+            if read and known["path2"] == NONE:
+                known["path2"] = op["path2"]
     found = [op for path, op in first.items() if strings.text(path)]
     return np.array(found, DTYPES["plan_op"]) if found else nothing
 
@@ -76,11 +82,14 @@ def at_start(links: Ops, changes: Ops, strings: Strings) -> Ops:
 
 
 def targets(links: Ops, strings: Strings) -> dict[bytes, bytes]:
-    """Return a target for each link that is no name of the trace."""
+    """Return a target for each link: the one that was read, or else no name of the trace."""
     found: dict[bytes, bytes] = {}
     taken: dict[bytes, int] = {}
     for op in links:
         name = strings.text(int(op["path"]))
+        if op["path2"] != NONE:
+            found[name] = strings.text(int(op["path2"]))
+            continue
         directory = name.rpartition(b"/")[0]
         length = int(op["size"]) if op["size"] > 0 else _UNKNOWN_LENGTH
         number = taken.get(directory, 0)
@@ -106,6 +115,8 @@ def entries(links: Ops, said: Mapping[bytes, bytes], strings: Strings) -> Ops:
 def _with_size(op: np.void, length: int) -> np.void:
     copy: np.void = op.copy()
     copy["size"] = length
+    if copy["op"] not in _READ_IDS:
+        copy["path2"] = NONE
     return copy
 
 

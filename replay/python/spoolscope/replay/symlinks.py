@@ -93,6 +93,8 @@ class Symlinks:
         # Each of several spools is a directory of the target.
         self._depth = int(are_several(trace))
         self._spans: dict[bytes, list[_Span]] = {}
+        # A mask of the names of the trace: those that may lead through a symlink.
+        self._through = np.zeros(0, np.bool_)
         self._known: dict[bytes, int] = {}
         self.followed = 0
         at_start = dict(_at_start(trace, strings))
@@ -109,7 +111,6 @@ class Symlinks:
         spans = [span for found in self._spans.values() for span in found]
         bounds = [moment for span in spans for moment in (*span.made, *span.gone)]
         self._moments = np.unique(np.array(bounds, np.int64))
-        self._through = strings.below_any(list(self._spans))
 
     def follow(self, ops: Ops) -> None:
         """Give calls that lead through symlinks the names that they stood for.
@@ -230,24 +231,33 @@ class Symlinks:
     def _found(self, calls: Calls, at_start: dict[bytes, bytes]) -> dict[bytes, list[_Span]]:
         """Return all symlinks by name; the calls are read again for those that were renamed."""
         names, spans = set(at_start), dict[bytes, list[_Span]]()
+        self._through = self._strings.below_any(list(names))
         for _ in range(PASSES):
             spans = self._lived(at_start, self._changes(calls, names))
-            if spans.keys() <= names:
+            new = spans.keys() - names
+            if not new:
                 break
-            names |= spans.keys()
+            names |= new
+            self._through |= self._strings.below_any(list(new))
         return spans
 
     def _changes(self, calls: Calls, names: set[bytes]) -> Ops:
         """Return calls that make symlinks, or change these names or those above, by end time."""
         above = {b"/".join(parts[:n]) for parts in _split(names) for n in range(1, len(parts) + 1)}
-        numbers = list(self._strings.known(list(above)).values())
+        numbers = [*self._strings.known(list(above)).values(), *self._perhaps(above)]
         found = []
         for ops in calls.named((*_MAKE, *_REMOVE, *_RENAME, *_LINK), self._strings):
-            ours = np.isin(ops["path"], numbers) | np.isin(ops["path2"], numbers)
+            ours = np.any([np.isin(ops[name], numbers) for name in (*_FIRST[:2], *_SECOND[:2])], 0)
             made = are(ops["op"], _MAKE)
             found.append(ops[(ours | made) & (ops["ret"] >= 0)])
         changes: Ops = np.concatenate(found)
         return changes[np.argsort(changes["end_ns"], kind="stable")]
+
+    def _perhaps(self, names: set[bytes]) -> list[int]:
+        """Return names through symlinks that may stand for some names: their last parts agree."""
+        lasts = {_last(name) for name in names}
+        through = np.flatnonzero(self._through).tolist()
+        return [number for number in through if _last(self._strings.text(number)) in lasts]
 
     def _lived(self, at_start: dict[bytes, bytes], changes: Ops) -> dict[bytes, list[_Span]]:
         """Apply the changes in order; return the spans in which names were symlinks."""
@@ -268,12 +278,13 @@ class Symlinks:
         self, op: np.void, living: dict[bytes, _Span]
     ) -> tuple[set[bytes], dict[bytes, bytes]]:
         """Return the names at which a call removed symlinks, and those it made, with targets."""
-        kind = int(op["op"])
-        path, path2 = (self._name(op[member]) for member in ("path", "path2"))
+        kind, path = int(op["op"]), self._real(op, living, second=False)
         if kind in _ids(*_MAKE):
-            return {path}, {path: path2} if path and path2 else {}
+            target = self._name(op["path2"])
+            return {path}, {path: target} if path and target else {}
         if kind in _ids(*_REMOVE):
             return (set() if op["flags"] & AT_REMOVEDIR else {path}), {}
+        path2 = self._real(op, living, second=True)
         if kind in _ids(*_LINK):
             follows = kind in _ids("linkat") and op["flags"] & AT_SYMLINK_FOLLOW
             made = path in living and path2 and not follows
@@ -283,6 +294,24 @@ class Symlinks:
             more_gone, more = _moved(living, path2, path)
             return gone | more_gone, come | more
         return {*gone, path2}, come
+
+    def _real(self, op: np.void, living: dict[bytes, _Span], *, second: bool) -> bytes:
+        """Return the first or second name of a call by the directory that it led to.
+
+        Args:
+            op: The call.
+            living: The symlinks at that time.
+            second: The second name is meant.
+        """
+        path, given, _ = _SECOND if second else _FIRST
+        name = self._name(op[path] if op[given] == NONE else op[given])
+
+        def target(link: bytes) -> bytes | None:
+            span = living.get(link)
+            return None if span is None else span.target
+
+        way = self._walk(name, target, final=False)
+        return self._name(op[path]) if way is None else way.path
 
     def _name(self, number: int) -> bytes:
         return b"" if number == NONE else self._strings.text(int(number))
@@ -294,6 +323,10 @@ def _ids(*names: str) -> list[int]:
 
 def _split(names: set[bytes]) -> Iterator[list[bytes]]:
     return (name.split(b"/") for name in names)
+
+
+def _last(name: bytes) -> bytes:
+    return name.rstrip(b"/").rpartition(b"/")[2]
 
 
 def _is_below(name: bytes, directory: bytes) -> bool:

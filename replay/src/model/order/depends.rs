@@ -79,8 +79,7 @@ impl Depends {
         let made = world.descriptors().get(process, op.fd).made;
         self.opened[at as usize] = made.unwrap_or(NONE);
         self.begin_in_cwd(at, op, world);
-        let sets = semantics::kind(op) == Kind::Fcntl && op.cmd == libc::F_SETFL;
-        if op.ret >= 0 && (semantics::moves_position(op) || sets) {
+        if semantics::changes_open_file(op) {
             for fd in [op.fd, op.fd2] {
                 if let Some(file) = world.descriptors().get(process, fd).file {
                     self.needs_all(at, Own::File(file));

@@ -140,7 +140,7 @@ impl<'a> Edges<'a> {
         self.add_names(at, op, &touches, world);
         self.add_listed(at, op, &touches, world);
         self.add_lease(at, op, world);
-        if semantics::moves_position(op)
+        if semantics::changes_open_file(op)
             && let Some(file) = world.position_of_several(op)
         {
             let access = Access {

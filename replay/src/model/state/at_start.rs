@@ -103,9 +103,13 @@ impl World<'_> {
         // The spool itself is a directory, whatever a call asks of it.
         let directory = self.evidence.is_directory(path) || self.names.bytes(path).is_empty();
         let Some(op) = op else {
-            let kind = if directory { libc::S_IFDIR } else { 0 };
+            let mode = if directory {
+                libc::S_IFDIR | 0o755
+            } else {
+                0o644
+            };
             return Attributes {
-                mode: kind | 0o755,
+                mode,
                 ..Attributes::default()
             };
         };

@@ -120,7 +120,10 @@ impl World<'_> {
         let at = write_offset(op, appends);
         let grown = i64::from(appends) * (self.object(object).size() + op.ret);
         let end = at.map_or(grown, |at| at + op.ret);
-        let after = if op.obj_size >= 0 { op.obj_size } else { end };
+        let after = match op.obj_size {
+            ..0 => end.max(self.object(object).size()), // reads may have shown more
+            size => size,
+        };
         if self.object(object).is_tentative() {
             let before = if after > end || (after == end && !appends) {
                 None

@@ -72,6 +72,9 @@ pub fn change_names(world: &mut World, op: &PlanOp) {
 
 /// Changes descriptors, sizes, bytes and attributes.
 pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
+    if semantics::makes_nameless(op) {
+        world.create_nameless(op);
+    }
     world.track_fd(at, op);
     match semantics::kind(op) {
         Kind::Fork if op.arg != i64::from(NONE) => {
@@ -100,7 +103,14 @@ pub fn change_objects(world: &mut World, at: u32, op: &PlanOp) {
     if semantics::kind(op) != Kind::Chmod {
         world.object_mut(object).learn_mode(u32::from(op.obj_mode));
     }
-    if let Some(mode) = semantics::mode_by_acl(op) {
+    let by_acl = semantics::mode_by_acl(op);
+    if by_acl.is_some() || matches!(semantics::kind(op), Kind::Chmod | Kind::Chown) {
+        world.object_mut(object).set_mode_at(op.end_ns);
+    } else if world.is_whole && op.ino != 0 && op.ino == world.object(object).ino() {
+        let known = world.object_mut(object);
+        known.meet_mode(u32::from(op.obj_mode), op.start_ns);
+    }
+    if let Some(mode) = by_acl {
         let special = world.object(object).mode() & 0o7000;
         return world.object_mut(object).chmod(special | mode);
     }

@@ -47,6 +47,8 @@ pub struct Object {
     data: Data,
     /// `None` if a call made it.
     start: Option<AtStart>,
+    /// When the mode was last set, or begin of the last call that showed another one.
+    mode_since_ns: i64,
 }
 
 impl Object {
@@ -59,6 +61,7 @@ impl Object {
             target,
             data: Data::of(Extents::default(), Predicted::Bytes),
             start: None,
+            mode_since_ns: i64::MIN,
         }
     }
 
@@ -319,6 +322,23 @@ impl Object {
         if other {
             self.begin_with(0);
         }
+    }
+
+    /// Takes the mode that a later call met although no recorded call set it: one by a name such as
+    /// /proc/self/fd/3 did, or a write that took a set-id bit away.
+    pub fn meet_mode(&mut self, met: u32, begun_ns: i64) {
+        let same_type = (met ^ self.now.mode) & libc::S_IFMT == 0;
+        // Some show only the type, as locks held at the start do.
+        let known = met & 0o7777 != 0;
+        if same_type && known && begun_ns > self.mode_since_ns && met != self.now.mode {
+            self.mode_since_ns = begun_ns;
+            self.now.mode = met;
+        }
+    }
+
+    /// Notes that a call that ends at this time sets the mode.
+    pub fn set_mode_at(&mut self, end_ns: i64) {
+        self.mode_since_ns = self.mode_since_ns.max(end_ns);
     }
 
     pub fn chmod(&mut self, mode: u32) {

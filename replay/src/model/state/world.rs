@@ -38,6 +38,8 @@ pub struct World<'a> {
     /// Directories that were not empty for an unknown reason, and how many names in them were
     /// known.
     pub(super) full: Vec<(u32, usize)>,
+    /// No call is left out on purpose: what no call explains was done by one that is not recorded.
+    pub(super) is_whole: bool,
 }
 
 impl<'a> World<'a> {
@@ -58,6 +60,7 @@ impl<'a> World<'a> {
             descriptors: Descriptors::default(),
             passes: Passes::of(plan),
             full: Vec::new(),
+            is_whole: plan.is_whole(),
         };
         world.show_xattrs(plan);
         world.start(plan);
@@ -161,7 +164,8 @@ impl<'a> World<'a> {
     /// number was given again to it.
     pub fn target_of(&self, op: &PlanOp) -> Option<u32> {
         let known = self.objects.of_ino(op.ino).filter(|_| op.ino != 0);
-        if known.is_some_and(|object| self.object(object).is_linked()) {
+        let linked = known.is_some_and(|object| self.object(object).is_linked());
+        if linked || semantics::makes_nameless(op) {
             return known;
         }
         let named = match self.slot(op.path) {
@@ -200,7 +204,7 @@ impl<'a> World<'a> {
         if let Some(object) = replaced {
             self.object_mut(object).unlink();
         }
-        let first = self.new_attributes(op, path);
+        let first = self.new_attributes(op, self.names.parent(path));
         let target = if semantics::kind(op) == Kind::Symlink {
             op.path2
         } else {
@@ -209,7 +213,16 @@ impl<'a> World<'a> {
         self.objects.note_birth(op);
         let object = self.objects.add(Object::made(op.ino, first, target));
         self.object_mut(object).link();
+        self.object_mut(object).set_mode_at(op.end_ns);
         self.put(path, Slot::Present(object));
+    }
+
+    /// Makes the file without a name of an operation that names its directory.
+    pub fn create_nameless(&mut self, op: &PlanOp) {
+        let first = self.new_attributes(op, Some(op.path));
+        self.objects.note_birth(op);
+        let object = self.objects.add(Object::made(op.ino, first, NONE));
+        self.object_mut(object).set_mode_at(op.end_ns);
     }
 
     /// Changes what a name leads to, and notes if a listed name came or went.
@@ -236,7 +249,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn new_attributes(&self, op: &PlanOp, path: u32) -> Attributes {
+    fn new_attributes(&self, op: &PlanOp, parent: Option<u32>) -> Attributes {
         let (uid, own_gid) = self.processes.ids(op.thread);
         let kind = match semantics::kind(op) {
             Kind::Mkdir => libc::S_IFDIR,
@@ -244,21 +257,19 @@ impl<'a> World<'a> {
             Kind::Mknod if op.mode & libc::S_IFMT != 0 => op.mode & libc::S_IFMT,
             _ => libc::S_IFREG,
         };
-        let parent = self
-            .names
-            .parent(path)
-            .map(|parent| self.attributes_at(parent));
         let setgid = parent
-            .flatten()
+            .and_then(|parent| self.attributes_at(parent))
             .filter(|parent| parent.mode & libc::S_ISGID != 0);
         let inherited = match kind {
             libc::S_IFDIR if setgid.is_some() => libc::S_ISGID,
             _ => 0,
         };
-        let asked = if kind == libc::S_IFLNK {
-            0o777
-        } else {
-            op.mode & 0o7777 & !self.processes.umask(op.thread)
+        let masked = op.mode & !self.processes.umask(op.thread);
+        let asked = match kind {
+            libc::S_IFLNK => 0o777,
+            // mkdir ignores set-id bits.
+            libc::S_IFDIR => masked & 0o1777,
+            _ => masked & 0o7777,
         };
         let shown = u32::from(op.obj_mode);
         let mode = match semantics::kind(op) {
@@ -296,8 +307,21 @@ impl<'a> World<'a> {
     }
 
     pub fn link(&mut self, op: &PlanOp) {
-        match self.slot(op.path) {
-            Slot::Present(object) => {
+        let named = match self.slot(op.path) {
+            Slot::Present(object) => Some(object),
+            _ => None,
+        };
+        let held = semantics::links_descriptor(op)
+            .then(|| self.descriptor(op, op.dirfd).object)
+            .flatten()
+            .filter(|held| op.ino != 0 && self.object(*held).ino() == op.ino);
+        match held.or(named) {
+            Some(object) => {
+                let entry = self.object(object);
+                if !entry.is_linked() {
+                    let takes = entry.takes();
+                    self.space.grow(takes); // see `remove`
+                }
                 self.object_mut(object).link();
                 self.put(op.path2, Slot::Present(object));
             }

@@ -231,3 +231,29 @@ fn room_of_files_without_a_name_does_not_add_up() {
     }
     assert!(most_bytes(&script) <= 1_000_000);
 }
+
+#[test]
+fn a_file_without_a_name_needs_room_once_it_gets_one() {
+    let directory = "tree d ino=6 mode=40755";
+    let needed = most_bytes(directory);
+    let seen = "ino=7 omode=100640";
+    let made = format!(
+        "{directory}
+         A 0-1 openat d flags=20200002 {seen} osize=0 = 3
+         A 2-3 pwrite64 fd=3 off=0 size=4096 {seen} osize=4096 = 4096"
+    );
+    assert_eq!(most_bytes(&made), needed);
+    let linked = format!("{made}\n A 4-5 linkat d a flags=10000 dirfd=3 base=3 {seen} = 0");
+    assert!(most_bytes(&linked) >= needed + 4096);
+    let plan = plan(&linked);
+    let tree = Tree::expected(&plan, &Linear::walk(&plan).world);
+    let thing = &tree.things[tree.names[b"a".as_slice()]];
+    assert_eq!(thing.written.ranges(), [(0, 4096)]);
+    let again = format!(
+        "{linked}
+         A 6-7 unlink a ino=7 = 0
+         A 8-9 openat b flags=102 ino=8 omode=100640 osize=0 = 4
+         A 10-11 pwrite64 fd=4 off=0 size=4096 ino=8 omode=100640 osize=4096 = 4096"
+    );
+    assert_eq!(most_bytes(&again), most_bytes(&linked));
+}

@@ -2,7 +2,7 @@
 
 use crate::model::expect::tree::Tree;
 use crate::model::order::one_order::Linear;
-use crate::testing::plan;
+use crate::testing::{opened, plan};
 
 /// Returns the mode of the first name at the start, and of the second one at the end.
 fn modes(script: &str, name: [&str; 2]) -> [u32; 2] {
@@ -65,5 +65,56 @@ fn a_directory_of_which_only_the_type_is_known_has_the_mode_of_its_open() {
         modes(&script, ["d"; 2])
     };
     assert_eq!(only_type(2), [0o040_700; 2]);
-    assert_eq!(only_type(0), [0o040_755; 2], "the snapshot is believed");
+    let begun_with_the_snapshot = [0o040_755, 0o040_700];
+    assert_eq!(only_type(0), begun_with_the_snapshot);
+}
+
+#[test]
+fn a_mode_that_no_recorded_call_set_is_expected_at_the_end() {
+    let script = "
+        tree f mode=104755 ino=5
+        tree g mode=100600 ino=6
+        A 0-10 chmod g mode=640 ino=6 = 0
+        B 5-60 fsync g fd=4 ino=6 omode=100600 = 0
+        A 20-30 write f fd=3 ino=5 off=0 size=9 omode=104755 osize=9 = 9
+        A 40-50 close f fd=3 ino=5 omode=100755 = 0
+    ";
+    assert_eq!(modes(script, ["f", "f"]), [0o104_755, 0o100_755]);
+    // A call that overlapped the change shows nothing.
+    assert_eq!(modes(script, ["g", "g"]), [0o100_600, 0o100_640]);
+}
+
+#[test]
+fn a_mode_that_a_call_left_out_had_set_is_no_surprise() {
+    let script = "
+        tree f mode=100600 ino=5
+        A 0-10 chmod f mode=700 ino=5 = 0
+        B 20-30 open f flags=0 ino=5 omode=100700 = 3
+    ";
+    let whole = plan(script);
+    let (draft, _) = crate::only::only(&whole, &[false, true]);
+    let part = opened(draft);
+    let mode = |plan| {
+        let tree = Tree::expected(plan, &Linear::walk(plan).world);
+        tree.things[tree.names[&b"f"[..]]].attributes.mode
+    };
+    assert_eq!((mode(&whole), mode(&part)), (0o100_700, 0o100_600));
+}
+
+#[test]
+fn mkdir_gives_no_set_id_bits() {
+    let script = "
+        tree t mode=40755
+        A 0-10 mkdir d mode=7770 = 0
+        A 20-30 chmod d mode=2770 = 0
+        A 40-50 mkdir d/e mode=700 = 0
+    ";
+    assert_eq!(modes(script, ["t", "d/e"])[1], 0o042_700);
+    let without = script.replace("2770", "1770");
+    assert_eq!(modes(&without, ["t", "d/e"])[1], 0o040_700);
+    let alone = "
+        tree t mode=40755
+        A 0-10 mkdir d mode=7770 = 0
+    ";
+    assert_eq!(modes(alone, ["t", "d"])[1], 0o041_750);
 }

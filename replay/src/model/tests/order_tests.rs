@@ -161,6 +161,18 @@ fn a_child_begins_after_its_fork_even_if_that_returns_late() {
 }
 
 #[test]
+fn flags_that_one_process_sets_are_those_of_the_next_write_of_another() {
+    let append = libc::O_APPEND;
+    let script = format!(
+        "A 0-1 openat f flags=101 ino=7 = 3
+         A 2-3 FORK B = 0
+         B 10-11 fcntl fd=3 cmd=4 arg={append} ino=7 = 0
+         A 20-21 write f fd=3 ino=7 size=5 osize=5 = 5"
+    );
+    assert!(edges(&script).contains(&(3, 2)));
+}
+
+#[test]
 fn the_first_result_corrects_a_snapshot_taken_under_way() {
     // The snapshot shows what the operations had already done.
     let plan = plan(
