@@ -9,7 +9,6 @@ import csv
 import errno
 import json
 import sqlite3
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,19 +16,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from click.testing import CliRunner, Result
+from exporting import export
 from google.protobuf import json_format
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from spoolscope_testing.trace_builder import START
 
 from spoolscope.analysis.causes import CAUSES
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.selection import Selection
-from spoolscope.cli.main import group
-from spoolscope.export.fio_files import _names
 from spoolscope.export.formats import EXPORTERS
 from spoolscope.export.tables import errors_of_the_disk
 from spoolscope.traces.errors import SpoolscopeError
@@ -44,15 +40,6 @@ MS = 1_000_000
 
 # Content of an export: ns by call, and ns by cause.
 Sums = tuple[Counter[str], Counter[str]]
-
-
-def export(trace: Path, name: str, out: Path, *words: str) -> Result:
-    made = ["export", str(trace), "--to", name, "-o", str(out), *words]
-    result = CliRunner().invoke(group, made, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
-    assert str(out) in result.stderr.splitlines()[-1]
-    return result
 
 
 class Slices:
@@ -256,42 +243,6 @@ def test_every_format_of_calls_is_read_here() -> None:
     assert list(EXPORTERS) == [*READERS, "fio", "fio-files"]
 
 
-def test_fio_gets_the_requests_of_the_busiest_disk_in_order(builder, tmp_path: Path) -> None:
-    builder.call("fsync", 0)
-    builder.block_io(1_000, dev=8 << 20, sector=8, bytes=4096)
-    builder.block_io(5_000, dev=8 << 20, sector=16, bytes=8192, preflush=True, fua=True)
-    builder.block_io(7_000, dev=8 << 20, bytes=0, preflush=True)
-    builder.block_io(7_500, dev=8 << 20, op="flush", bytes=0)
-    builder.block_io(9_000, dev=8 << 20, op="read", sector=2, bytes=512)
-    builder.block_io(9_001, dev=8 << 20, op="discard", sector=0, bytes=1024)
-    builder.block_io(2_000, dev=9 << 20, sector=1, parent_dev=8 << 20)  # the same, below
-    builder.block_io(3_000, dev=3 << 20, sector=1)  # of another disk
-    export(builder.write(), "fio", tmp_path / "out")
-    assert (tmp_path / "out").read_text().splitlines() == [
-        "fio version 3 iolog",
-        "0 disk-8-0 add",
-        "0 disk-8-0 open",
-        "0 disk-8-0 write 4096 4096",
-        "4 disk-8-0 sync 0 0",
-        "4 disk-8-0 write 8192 8192",
-        "4 disk-8-0 sync 0 0",
-        "6 disk-8-0 sync 0 0",
-        "8 disk-8-0 read 1024 512",
-        "8 disk-8-0 trim 0 1024",
-        "8 disk-8-0 close",
-    ]
-
-
-def test_a_block_trace_with_stages_alone_is_one_for_fio(builder, tmp_path: Path) -> None:
-    for at_ns, op, rwbs, size in ((0, "write", "FWFS", 4096), (5000, "read", "RA", 512),
-                                  (7000, "write", "FF", 0), (9000, "flush", "F", 0)):  # fmt: skip
-        builder.add("block_stages", ts_ns=START + at_ns, dev=8 << 20, sector=8, bytes=size, op=op,
-                    rwbs=rwbs, bios=1, merged=0, requeued=0, error=0, tid=1)  # fmt: skip
-    export(builder.write(), "fio", tmp_path / "out")
-    actions = [line.split()[2] for line in (tmp_path / "out").read_text().splitlines()[3:]]
-    assert actions == ["sync", "write", "sync", "read", "sync", "close"]
-
-
 def test_a_full_disk_is_one_for_sqlite_too(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "base")) as base:
         base.execute("PRAGMA max_page_count = 2")
@@ -301,70 +252,6 @@ def test_a_full_disk_is_one_for_sqlite_too(tmp_path: Path) -> None:
         ):
             base.execute("CREATE TABLE a AS SELECT randomblob(100000) AS b")
     assert error.value.errno == errno.ENOSPC
-
-
-def test_no_file_of_fio_has_the_name_made_for_another() -> None:
-    paths = {1: "file-2", 2: "-x", 3: "file-4/a", 4: "x" * 201, 5: "a", 6: "a/b", 7: "a", 8: ""}
-    names = _names(paths)
-    assert names == {
-        1: "file-1", 2: "file-2", 3: "file-3", 4: "file-4", 5: "file-5", 6: "a/b", 7: "file-7",
-        8: "file-8",
-    }  # fmt: skip
-
-
-def test_fio_gets_calls_on_files_by_thread_and_the_others_are_counted(
-    builder, tmp_path: Path
-) -> None:
-    regular, directory = 0o100600, 0o40700
-    for call, tid, path, mode, facts in (
-        ("openat", 1, "a b/c", regular, {"ret": 3}),
-        ("openat", 1, "a b/c", regular, {"ret": 4}),
-        ("write", 1, "a b/c", regular, {"offset": 5, "ret": 7}),
-        ("write", 1, "a b", regular, {"offset": 0, "ret": 2}),  # was no directory then
-        ("fdatasync", 1, "a b/c", regular, {"ret": 0}),
-        ("close", 1, "a b/c", regular, {"ret": 0}),
-        ("read", 1, "a b/c", regular, {"offset": 12, "ret": 0}),
-        ("fsync", 1, "a b", directory, {"ret": 0}),
-        ("rename", 1, "a b/c", regular, {"ret": 0}),
-        ("pread64", 2, "x:2,S", regular, {"offset": 0, "ret": 9}),  # after thread 1
-        ("fsync", 3, "x:2,S", regular, {"ret": 0}),  # beside it, without reads and writes
-    ):
-        at_ns = {1: len(builder.rows["syscalls"]) * 1000, 2: 50_000, 3: 50_001}[tid]
-        builder.call(call, at_ns, 500, tid=tid, path=path, obj_mode=mode, **facts)
-    export(builder.write(), "fio-files", out := tmp_path / "out")
-    assert (out / "job-0001.log").read_text().splitlines() == [
-        "fio version 3 iolog",
-        "0 files/a_b/c add",
-        "0 files/file-1 add",
-        "0 files/x:2,S add",
-        "0 files/a_b/c open",
-        "2 files/a_b/c write 5 7",
-        "3 files/file-1 open",
-        "3 files/file-1 write 0 2",
-        "4 files/a_b/c datasync 0 0",
-        "7 files/a_b/c close",
-        "7 files/file-1 close",
-        "50 files/x:2,S open",
-        "50 files/x:2,S read 0 9",
-        "50 files/x:2,S close",
-    ]
-    assert "read_iolog=job-0001.log" in (out / "replay.fio").read_text()
-    assert not (out / "job-0002.log").exists()
-    rows = csv.DictReader((out / "unsaid.csv").read_text().splitlines())
-    unsaid = {(row["call"], row["n"]) for row in rows}
-    assert unsaid == {("read", "1"), ("fsync", "1"), ("rename", "1")}
-    (tmp_path / "scratch").mkdir()
-    subprocess.run(["sh", out / "prepare.sh", tmp_path / "scratch"], check=True)
-    sizes = {file.name: file.stat().st_size for file in (tmp_path / "scratch").rglob("*")
-             if file.is_file()}  # fmt: skip
-    assert sizes == {"c": 12, "file-1": 2, "x:2,S": 9}
-
-
-def test_a_trace_without_requests_is_none_for_fio(builder, tmp_path: Path) -> None:
-    builder.call("fsync", 0)
-    with pytest.raises(SpoolscopeError, match="no block requests"):
-        export(builder.write(), "fio", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -492,7 +379,8 @@ def test_otlp_is_what_its_schema_says(kitchen_sink: Path, tmp_path: Path) -> Non
     points = metrics.resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points
     assert sum(point.as_int for point in points) == explain(kitchen_sink).latency_ns
     found = {}
-    for line in lines[1:]:
+    assert ["resourceMetrics" in line for line in lines[:3]] == [True, True, False]
+    for line in lines[2:]:
         data = json.loads(line)
         for span in (s for r in data["resourceSpans"] for s in r["scopeSpans"][0]["spans"]):
             for place in (span, *span.get("links", ())):  # OTLP spells ids in hex, protobuf not
@@ -507,6 +395,42 @@ def test_otlp_is_what_its_schema_says(kitchen_sink: Path, tmp_path: Path) -> Non
     links = [link for s in children for link in s.links]
     assert links
     assert {found[link.span_id].name for link in links} <= {"jbd2_commit", "xfs_log_force"}
+
+
+@pytest.mark.parametrize("of_one", [True, False])
+def test_no_line_of_otlp_is_too_long_for_the_collector(of_one, builder, tmp_path: Path) -> None:
+    """Its limit is 1 MB; here long paths, and one call with very many waits, would be more."""
+    if of_one:
+        waits = [(f"schedule < jbd2_log_wait_commit < ext4_sync_file_{n}", 10) for n in range(4000)]
+        builder.call("fsync", 0, MS, waits)
+    else:
+        for n in range(600):
+            builder.call("stat", n * 10, 1, path=f"{n}" + "/long" * 700)
+    trace = builder.write()
+    export(trace, "otlp", tmp_path / "out")
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert max(map(len, lines)) < 1_000_000
+    assert len(lines) >= 4
+    assert of_otlp(tmp_path / "out") == expected(trace, Selection(), "otlp")
+
+
+def test_sums_of_a_slice_have_its_time(kitchen_sink: Path, tmp_path: Path) -> None:
+    export(kitchen_sink, "otlp", tmp_path / "out", "--slice", "200ms..500ms")
+    metric = json.loads((tmp_path / "out").read_text().splitlines()[0])["resourceMetrics"][0]
+    point = metric["scopeMetrics"][0]["metrics"][0]["sum"]["dataPoints"][0]
+    start_ns = Trace.open(kitchen_sink).meta["start_ns"]
+    assert int(point["startTimeUnixNano"]) - start_ns == 200 * MS
+    assert int(point["timeUnixNano"]) - start_ns == 500 * MS
+
+
+def test_what_no_call_owns_is_not_exported_for_some_calls(
+    kitchen_sink: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(SpoolscopeError, match="fio gets requests of a disk"):
+        export(kitchen_sink, "fio", tmp_path / "fio", "--only", "imap")
+    for words, has in (([], True), (["--slice", "0s..500ms"], True), (["--except", "imap"], False)):
+        export(kitchen_sink, "openmetrics", tmp_path / "out", "-f", *words)
+        assert ("spoolscope_block_request" in (tmp_path / "out").read_text()) == has
 
 
 @pytest.mark.parametrize("name", ["csv", "sqlite"])

@@ -5,10 +5,11 @@ import random
 import shutil
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
@@ -244,6 +245,51 @@ class AnHourAfterMidnight(datetime):
         return datetime.fromtimestamp(MIDNIGHT_S + 3600, tz)
 
 
+def clock(ahead: timedelta) -> type[datetime]:
+    """Return the clock of a host that is ahead."""
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz=None) -> datetime:
+            return AnHourAfterMidnight.now(tz) + ahead
+
+    return Ahead
+
+
+@pytest.mark.parametrize("wrong_first", [True, False])
+def test_a_clock_that_was_wrong_and_is_set_right_counts_no_flush_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong_first: bool
+) -> None:
+    right, wrong = clock(timedelta()), clock(timedelta(days=3))
+    monkeypatch.setattr(follower, "datetime", wrong if wrong_first else right)
+    USUAL.write(tmp_path, MIDNIGHT_S, 0)
+    exporter = Exporter(tmp_path)
+    for now in (right, wrong, right):
+        monkeypatch.setattr(follower, "datetime", now)
+        exporter.look()
+    for seq in (1, 2):
+        USUAL.write(tmp_path, MIDNIGHT_S + 60 * seq, seq)
+        found = exporter.look()
+        monkeypatch.setattr(follower, "datetime", wrong)
+        exporter.look()
+        monkeypatch.setattr(follower, "datetime", right)
+        assert exporter.look() == found
+        assert value(found, "spoolscope_covered_time_seconds_total") == 60 * seq
+
+
+def test_only_the_days_that_the_clock_may_come_back_to_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Follower(tmp_path, "mail1", print)
+    for day in range(follower.REMEMBERED + 5):
+        monkeypatch.setattr(follower, "datetime", clock(timedelta(days=day)))
+        USUAL.write(tmp_path, MIDNIGHT_S + 86_400 * day, day)
+        assert len(list(reader.new())) == 1
+    first, *_, last = sorted(reader._seen)
+    assert len(reader._seen) == follower.REMEMBERED + 2  # yesterday and today are never forgotten
+    assert (first, last) == ("date=2024-10-07", "date=2024-10-16")
+
+
 def test_roll_ups_of_a_newer_version_are_counted_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +338,67 @@ def test_facts_on_the_recorder_count_once_though_each_spool_has_a_row() -> None:
     # Calls whose spool is not known do not come every minute: no alert may miss them.
     names = {key[0] for key in found if dict(key[1]).get("dev") == "0:0"}
     assert not [name for name in names if "last_minute" in name or "covered" in name]
+
+
+GAUGES = (
+    "spoolscope_last_minute_timestamp_seconds",
+    "spoolscope_longest_commit_seconds",
+    "spoolscope_spool_info",
+)
+
+
+def devices(found: Samples, name: str) -> set[str]:
+    return {dict(labels)["dev"] for own, labels in found if own == name}
+
+
+def test_a_device_that_is_recorded_no_longer_has_no_gauges_but_keeps_its_counters(
+    tmp_path: Path,
+) -> None:
+    moved = Minute(USUAL.calls, USUAL.commits, {"recorder_id": "r2"}, dev=DEV + 1)
+    USUAL.write(tmp_path, NOW_S, 0)
+    running = Exporter(tmp_path)
+    before = running.look()
+    moved.write(tmp_path, NOW_S + 60, 0)
+    for exporter in (running, Exporter(tmp_path)):
+        found = exporter.look()
+        assert [devices(found, name) for name in GAUGES] == [{"8:2"}] * 3
+        assert devices(found, "spoolscope_covered_time_seconds_total") == {"8:1", "8:2"}
+    USUAL.write(tmp_path, NOW_S + 120, 1)  # and back
+    again = running.look()
+    assert [devices(again, name) for name in GAUGES] == [{"8:1"}] * 3
+    assert value(before, "spoolscope_covered_time_seconds_total", dev="8:1") == 0
+    assert value(again, "spoolscope_covered_time_seconds_total", dev="8:1") == 60
+
+
+def test_the_longest_commit_is_that_of_the_last_minute_with_commits_or_without() -> None:
+    sums = MinuteSums(20)
+    other = Minute((), (Commits(1, 9 * MS),), dev=DEV + 1)
+    quiet = Minute(dev=DEV + 1)
+
+    def longest_s(*tables: dict[str, pa.Table]) -> list[float]:
+        sums.add(joined(tables))
+        found = samples(rendered(sums, OPENMETRICS))
+        return [
+            value(found, "spoolscope_longest_commit_seconds", dev=dev) for dev in ("8:1", "8:2")
+        ]
+
+    first = USUAL.tables(NOW_S, 0), other.tables(NOW_S, 0)
+    second = Minute().tables(NOW_S + 60, 1), quiet.tables(NOW_S + 60, 1)
+    third = Minute().tables(NOW_S + 120, 2), other.tables(NOW_S + 120, 2)
+    assert longest_s(*first, *second) == [0, 0]
+    assert longest_s(*third) == [0, 0.009]
+
+
+def test_minutes_of_a_clock_that_was_set_back_are_in_the_order_of_their_numbers() -> None:
+    sums = MinuteSums(20)
+    later = Minute(columns={"options": "rw,noatime"})
+    minutes = [USUAL.tables(NOW_S + 60 * seq, seq) for seq in range(10)]
+    minutes += [later.tables(NOW_S + 60 * (seq - 10), seq) for seq in range(10, 13)]
+    sums.add(joined(minutes))
+    found = samples(rendered(sums, OPENMETRICS))
+    assert value(found, "spoolscope_missing_rollups_total") == 0
+    assert value(found, "spoolscope_last_minute_timestamp_seconds") == NOW_S + 180
+    assert value(found, "spoolscope_spool_info", options="rw,noatime") == 1
 
 
 def test_several_hosts_need_a_choice(tmp_path: Path) -> None:

@@ -283,3 +283,19 @@ def test_once_prints_all_that_is_there(tmp_path: Path) -> None:
     done = CliRunner().invoke(group, ["exporter", str(tmp_path), "--once"])
     assert 'spoolscope_commits_total{dev="8:1",program="lmtp"} 12\n' in done.stdout
     assert done.stdout.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("at", [None, 100])
+def test_once_leaves_damaged_roll_ups_out_and_counts_them(tmp_path: Path, at: int | None) -> None:
+    for seq in range(3):
+        marker = USUAL.write(tmp_path, NOW_S + 60 * seq, seq)
+    calls = Path(str(marker).replace("/minutes/", "/calls/"))
+    content = bytearray(calls.read_bytes())
+    content[len(content) // 2] ^= 1
+    calls.write_bytes(content[:at])
+    done = CliRunner().invoke(group, ["exporter", str(tmp_path), "--once"])
+    assert done.exit_code == 0
+    assert 'spoolscope_commits_total{dev="8:1",program="lmtp"} 8\n' in done.stdout
+    assert 'spoolscope_rollup_flushes_total{outcome="read"} 2\n' in done.stdout
+    assert 'spoolscope_rollup_flushes_total{outcome="refused"} 1\n' in done.stdout
+    assert "Damaged flushes: 1; their rows are left out. The first: " in done.stderr

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rollup_scenes import MS, Calls, Commits, Minute
+from rollup_scenes import DEV, MS, Calls, Commits, Minute
 
 from spoolscope.exporter.follower import Follower
 from spoolscope.exporter.handing_on import Running, Ways
@@ -146,6 +146,13 @@ def history(
 
 
 def write_histories(file: Path, now_s: int) -> None:
+    def moved(sums: MinuteSums, at: int) -> bool:
+        """Let the spool have another device for the first minutes."""
+        before = at < HISTORY - 7
+        if before:
+            sums.add(Minute(USUAL, dev=DEV + 1).tables(now_s - 60 * (HISTORY - at), at))
+        return not before
+
     with file.open("w") as out:
         for name, (fires, does_not) in SCENES.items():
             out.writelines(history(f"{name}/fires", fires, now_s))
@@ -153,6 +160,7 @@ def write_histories(file: Path, now_s: int) -> None:
         for name, comes in OTHER_SCENES.items():
             out.writelines(history(f"{name}/fires", Minute(USUAL), now_s, comes))
         out.writelines(history("usual", Minute(USUAL, (Commits(60),)), now_s))
+        out.writelines(history("moved", Minute(USUAL), now_s, moved))
         out.write("# EOF\n")
 
 
@@ -220,6 +228,17 @@ def test_an_alert_fires_when_it_must_and_only_then(prometheus: Prometheus, alert
     found = fired(prometheus, alert)
     assert f"{alert}/fires" in found
     assert found & {f"{alert}/not", "usual"} == set()
+
+
+@pytest.mark.parametrize("alert", ["SpoolscopeRecorderDown", "SpoolscopeRecorderGaps"])
+def test_a_device_that_is_recorded_no_longer_fires_no_alert(
+    prometheus: Prometheus, alert: str
+) -> None:
+    covered = prometheus.query('spoolscope_covered_time_seconds_total{instance="moved"}')
+    assert {one["metric"]["dev"] for one in covered} == {"8:1", "8:2"}
+    found = prometheus.query(ALERTS[alert]["expr"])
+    devs = {one["metric"]["dev"] for one in found if one["metric"]["instance"] == "moved"}
+    assert "8:2" not in devs
 
 
 def test_the_recorder_is_down_if_no_minute_ever_came(prometheus: Prometheus) -> None:

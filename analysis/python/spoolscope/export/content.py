@@ -90,6 +90,11 @@ class Content:
     latency_ns: int
     start_ns: int
 
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """Begin and end of the shown part of the recording, since the epoch."""
+        return self.selection.span_ns(self.trace.meta)
+
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query, a batch of them in memory; only one query at a time.
 

@@ -8,7 +8,7 @@ several disks the one with most requests is used: fio replays them on the one th
 from pathlib import Path
 
 from spoolscope.export.content import Content
-from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 HEADER = "fio version 3 iolog"
 ACTIONS = {"read": "read", "write": "write", "discard": "trim", "flush": "sync"}
@@ -50,8 +50,15 @@ class Fio:
         """Write the log: times in µs since the first request; a FUA or a flush is a sync.
 
         Raises:
-            SpoolscopeError: the trace has no block requests.
+            SpoolscopeError: the trace has no block requests, or calls are left out other than by
+                time.
         """
+        if content.selection.is_of_some:
+            raise SpoolscopeError(
+                "--only and --except choose calls, and fio gets requests of a disk",
+                remedy="choose a --slice, or use --to fio-files",
+                exit_code=USAGE,
+            )
         content.con.execute(_TOP)
         busiest = content.con.execute(_BUSIEST).fetchall()
         if not busiest:

@@ -20,6 +20,7 @@ from spoolscope.export.content import Content
 from spoolscope.export.fio import HEADER
 from spoolscope.export.lanes import Lanes
 from spoolscope.export.rows import csv_line
+from spoolscope.traces.abi import O_APPEND
 from spoolscope.traces.calls import of_kind
 from spoolscope.traces.errors import SpoolscopeError
 
@@ -35,7 +36,7 @@ _NUMBERED = "file-"
 _OTHERS = re.compile(r"[^A-Za-z0-9._,:+=@/-]|\.\.")
 _SYNCS = {"fsync": "sync", "fdatasync": "datasync"}
 _DATA = dict.fromkeys(of_kind("read"), "read") | dict.fromkeys(of_kind("write"), "write")
-_OPENS = of_kind("open")
+_OPENS, _WRITES = of_kind("open"), of_kind("write")
 _SAID = (*of_kind("open", "read", "write", "close"), *_SYNCS)
 
 _THREADS = """
@@ -45,9 +46,22 @@ _FILES = f"""
 SELECT DISTINCT path_id, path FROM shown_calls JOIN paths USING (path_id)
 WHERE syscall IN {_SAID} ORDER BY path_id
 """
+# strace does not say of every call what its object is. Where it never does, what gives or takes
+# bytes at an offset is a file. What is written by appending alone gets each write at its end,
+# wherever the position of the descriptor was.
 _CALLS = f"""
-SELECT lane, s.pid, s.tid, ts_ns, syscall, path_id, "offset", ret, errno,
-    obj_mode & 61440 = 32768 AS is_file
+WITH used AS (
+    SELECT DISTINCT path_id FROM shown_calls
+    WHERE syscall IN {_SAID} AND CASE WHEN obj_mode IS NOT NULL THEN obj_mode & 61440 = 32768
+        ELSE syscall IN {tuple(_DATA)} AND ret > 0 AND "offset" IS NOT NULL END
+), appended AS (
+    SELECT path_id FROM syscalls WHERE syscall IN {_OPENS} AND flags & 3 != 0 AND ret >= 0
+    GROUP BY path_id HAVING bool_and(flags & {O_APPEND} != 0)
+)
+SELECT lane, s.pid, s.tid, ts_ns, syscall, path_id,
+    CASE WHEN syscall IN {_WRITES} AND path_id IN (FROM appended)
+        THEN CASE WHEN obj_size >= ret THEN obj_size - ret END ELSE "offset" END AS place,
+    ret, errno, coalesce(obj_mode & 61440 = 32768, path_id IN (FROM used)) AS is_file
 FROM shown_calls s JOIN fio_lanes l USING (pid, tid)
 WHERE syscall IN {_SAID} ORDER BY lane, first_ns, s.tid, ts_ns, seq
 """
@@ -55,6 +69,7 @@ _OTHER_CALLS = f"""
 SELECT syscall, count(*) FROM shown_calls WHERE syscall NOT IN {_SAID} GROUP BY ALL ORDER BY ALL
 """
 _WHY_CALL, _WHY_FAILED = "fio has no such action", "it failed, or met the end of the file"
+_WHY_PLACE = "where it went is not known"
 _WHY_OBJECT, _WHY_JOB = "not on a regular file with a name", "its job neither reads nor writes"
 
 
@@ -219,8 +234,10 @@ def _job(
         name = names.get(path_id) if is_file else None
         if name is None:
             unsaid[call, _WHY_OBJECT] += 1
-        elif errno or (call in _DATA and (ret <= 0 or offset is None)):
+        elif errno or (call in _DATA and ret <= 0):
             unsaid[call, _WHY_FAILED] += 1
+        elif call in _DATA and offset is None:
+            unsaid[call, _WHY_PLACE] += 1
         elif call in _DATA:
             job.do(at_us, name, call, f"{_DATA[call]} {offset} {ret}")
             sizes[name] = max(sizes.get(name, 0), offset + ret)
@@ -247,6 +264,12 @@ def _script(sizes: Mapping[str, int]) -> Iterator[str]:
     yield "# Make the files in the directory $1, as large as they are read and written."
     yield from ("set -e", 'scratch=$(cd "$1" && pwd)', 'cd "$(dirname "$0")"')
     yield from (f'ln -sfn "$scratch" {HERE}', f"cd {HERE}")
+    # The sizes are the trace's word.
+    yield f"need={sum(sizes.values()) // 1024 + len(sizes)}"
+    yield "have=$(df -Pk . | awk 'NR == 2 {print $4}')"
+    yield 'if [ "$have" -le "$need" ]; then'
+    yield '    echo "$scratch has $have KiB free, and $need are needed" >&2; exit 1'
+    yield "fi"
     folders = {str(PurePosixPath(name).parent) for name in sizes}
     yield from (f"mkdir -p {folder}" for folder in sorted(folders - {"."}))
     yield from (f"head -c {size} /dev/zero > {name}" for name, size in sorted(sizes.items()))

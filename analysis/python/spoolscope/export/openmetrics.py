@@ -41,10 +41,8 @@ class OpenMetrics:
 
 def _lines(content: Content) -> Iterator[str]:
     meta = content.trace.meta
-    duration_ns = content.selection.lasted_ns(int(meta["duration_ns"]))
-    part = content.selection.part
-    at_ns = content.start_ns + (part.from_ns if part else 0) + duration_ns
-    families = Exposition(at_ns=at_ns)
+    from_ns, to_ns = content.span_ns
+    families = Exposition(at_ns=to_ns)
     yield from families.histogram(
         "spoolscope_call_duration_seconds",
         "Length of system calls.",
@@ -58,6 +56,20 @@ def _lines(content: Content) -> Iterator[str]:
         ("program", "call", "cause"),
         content.rows(BY_CAUSE),
     )
+    if not content.selection.is_of_some:
+        yield from _of_all(content, families)
+    complete, lost = bool(meta.get("complete")), int(meta.get("lost", 0))
+    for name, help_, number in (
+        ("duration_seconds", "Time recorded.", to_ns - from_ns),
+        ("complete", "1 if nothing was lost, else 0.", complete),
+        ("lost_calls", "Calls lost.", lost),
+    ):
+        yield from families.gauge(f"spoolscope_recording_{name}", help_, (), [(number,)])
+    yield from families.end()
+
+
+def _of_all(content: Content, families: Exposition) -> Iterator[str]:
+    """Yield what all programs cause together: commits, requests of disks."""
     yield from families.histogram(
         "spoolscope_commit_duration_seconds",
         "Length of journal commits.",
@@ -78,14 +90,6 @@ def _lines(content: Content) -> Iterator[str]:
         ("op",),
         content.rows(_BYTES),
     )
-    complete, lost = bool(meta.get("complete")), int(meta.get("lost", 0))
-    for name, help_, number in (
-        ("duration_seconds", "Time recorded.", duration_ns),
-        ("complete", "1 if nothing was lost, else 0.", complete),
-        ("lost_calls", "Calls lost.", lost),
-    ):
-        yield from families.gauge(f"spoolscope_recording_{name}", help_, (), [(number,)])
-    yield from families.end()
 
 
 def _counted(content: Content, rows: str) -> Iterator[tuple[Any, ...]]:

@@ -3,8 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,10 +12,10 @@ from spoolscope.export.content import Call, Content
 from spoolscope.export.folded import BY_CAUSE
 from spoolscope.traces.text import shown
 
-SPANS_A_LINE = 1000
-"""Spans of one line: the collector accepts no line over 1 MB by default."""
-SPANS_HELD = 50_000
-"""Spans of all processes that are in memory before all are written."""
+LINE_BYTES = 900_000
+"""Most bytes of spans or points in a line: the collector accepts no line over 1 MB by default."""
+HELD_BYTES = 32_000_000
+"""Spans of all processes that are in memory before all are written, in bytes."""
 SCOPE = {"name": "spoolscope"}
 INTERNAL = 1  # SPAN_KIND_INTERNAL
 CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -41,15 +40,44 @@ class Otlp:
     def write(self, content: Content, output: Path) -> None:
         """Write metrics, commits, then calls; times are ns since the epoch, as text."""
         with output.open("x", encoding="ascii") as file:
-            _line(file, {"resourceMetrics": [_metrics(content)]})
+            for metric, points in _metrics(content):
+                for part in _parts(map(_text, points)):
+                    values = {"dataPoints": _LIST, "aggregationTemporality": CUMULATIVE}
+                    made = metric | {"sum": values | {"isMonotonic": True}}
+                    inner = {"scopeMetrics": [{"scope": SCOPE, "metrics": [made]}]}
+                    of_all = {"resource": _resource("spoolscope", None)} | inner
+                    _line(file, {"resourceMetrics": [of_all]}, part)
             spans = _Spans(content)
             for resource, part in spans.parts():
-                made = {"resource": resource, "scopeSpans": [{"scope": SCOPE, "spans": part}]}
-                _line(file, {"resourceSpans": [made]})
+                inner = {"scopeSpans": [{"scope": SCOPE, "spans": _LIST}]}
+                _line(file, {"resourceSpans": [{"resource": resource} | inner]}, part)
 
 
-def _line(file: TextIO, value: dict[str, Any]) -> None:
-    file.write(json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f") + "\n")
+_LIST = ["\x00"]
+"""The place of a list of texts in a line; no name can have this character."""
+
+
+def _line(file: TextIO, value: dict[str, Any], texts: Sequence[str]) -> None:
+    before, _, after = _text(value).partition(_text(_LIST[0]))
+    file.writelines((before, ",".join(texts), after, "\n"))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts in lists that fit in a line."""
+    part: list[str] = []
+    held = 0
+    for text in texts:
+        if part and held + len(text) >= LINE_BYTES:
+            yield part
+            part, held = [], 0
+        part.append(text)
+        held += len(text) + 1
+    if part:
+        yield part
 
 
 class _Spans:
@@ -62,26 +90,29 @@ class _Spans:
         self._commit_of = dict(content.rows(_COMMIT_OF))
         self._n = 0
 
-    def parts(self) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-        """Yield resources with some of their spans."""
+    def parts(self) -> Iterator[tuple[dict[str, Any], list[str]]]:
+        """Yield resources with some of their spans, as JSON."""
         commits = map(self._commit, self._content.rows(_COMMITS))
-        while part := list(islice(commits, SPANS_A_LINE)):
+        for part in _parts(map(_text, commits)):
             yield _resource("journal", None), part
-        held: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-        n = 0
+        held: dict[tuple[str, int], list[str]] = defaultdict(list)
+        sizes: dict[tuple[str, int], int] = defaultdict(int)
+        in_all = 0
         for call in self._content.calls():
-            part = held[call.comm, call.pid]
-            before = len(part)
-            part += self._call(call)
-            n += len(part) - before
-            if len(part) >= SPANS_A_LINE or n >= SPANS_HELD:
-                many = [(call.comm, call.pid)] if n < SPANS_HELD else list(held)
-                for key in many:
-                    spans = held.pop(key)
-                    n -= len(spans)
-                    yield _resource(*key), spans
-        for key, spans in held.items():
-            yield _resource(*key), spans
+            key = call.comm, call.pid
+            texts = list(map(_text, self._call(call)))
+            size = sum(map(len, texts)) + len(texts)
+            held[key] += texts
+            sizes[key] += size
+            in_all += size
+            if sizes[key] >= LINE_BYTES or in_all >= HELD_BYTES:
+                for one in [key] if in_all < HELD_BYTES else list(held):
+                    in_all -= sizes.pop(one)
+                    for part in _parts(held.pop(one)):
+                        yield _resource(*one), part
+        for one, texts in held.items():
+            for part in _parts(texts):
+                yield _resource(*one), part
 
     def _commit(self, row: Sequence[Any]) -> dict[str, Any]:
         number, from_ns, to_ns, kind, *values = row
@@ -147,30 +178,25 @@ def _value(value: Any) -> dict[str, Any]:
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": shown(value)}
 
 
-def _metrics(content: Content) -> dict[str, Any]:
-    """Return sums in integer ns: the time of calls by program, call and cause, and their number."""
-    start, end = content.start_ns, content.start_ns + int(content.trace.meta["duration_ns"])
-    when = {"startTimeUnixNano": str(start), "timeUnixNano": str(end)}
-    names = ("program", "call", "cause")
-    times = [
-        {**when, "asInt": str(ns), "attributes": _attributes(dict(zip(names, key, strict=True)))}
-        for *key, ns in content.rows(BY_CAUSE)
-    ]
-    counted = "SELECT comm, syscall, count(*) FROM shown_calls GROUP BY ALL ORDER BY ALL"
-    numbers = [
-        {**when, "asInt": str(n), "attributes": _attributes({"program": comm, "call": call})}
-        for comm, call, n in content.rows(counted)
-    ]
-    metrics = [
-        _sum("spoolscope.call.time", "ns", "Time in system calls by what it went into.", times),
-        _sum("spoolscope.calls", "{call}", "System calls.", numbers),
-    ]
-    return {
-        "resource": _resource("spoolscope", None),
-        "scopeMetrics": [{"scope": SCOPE, "metrics": metrics}],
-    }
+_COUNTED = "SELECT comm, syscall, count(*) FROM shown_calls GROUP BY ALL ORDER BY ALL"
 
 
-def _sum(name: str, unit: str, description: str, points: list[dict[str, Any]]) -> dict[str, Any]:
-    made = {"dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": True}
-    return {"name": name, "unit": unit, "description": description, "sum": made}
+def _metrics(content: Content) -> Iterator[tuple[dict[str, str], Iterator[dict[str, Any]]]]:
+    """Yield sums with their points: time of calls by program, call and cause, and their number."""
+    time = {"name": "spoolscope.call.time", "unit": "ns"}
+    time["description"] = "Time in system calls by what it went into."
+    yield time, _points(content, BY_CAUSE, ("program", "call", "cause"))
+    calls = {"name": "spoolscope.calls", "unit": "{call}", "description": "System calls."}
+    yield calls, _points(content, _COUNTED, ("program", "call"))
+
+
+def _points(content: Content, sql: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    start, end = map(str, content.span_ns)
+    for *key, n in content.rows(sql):
+        attributes = _attributes(dict(zip(names, key, strict=True)))
+        yield {
+            "startTimeUnixNano": start,
+            "timeUnixNano": end,
+            "asInt": str(n),
+            "attributes": attributes,
+        }

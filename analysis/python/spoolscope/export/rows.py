@@ -1,9 +1,8 @@
 """Rows of a query as CSV, JSON or Parquet, batch by batch, so that few are in memory at a time."""
 
-import csv
-import io
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, BinaryIO
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from spoolscope.traces.reveal import mapped
 from spoolscope.traces.text import shown, shown_json
 
+_SPECIAL = re.compile(r'[",\r\n]')
 BATCH = 50_000
 """Rows in memory at a time."""
 
@@ -32,10 +32,15 @@ def csv_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
 
 def csv_line(cells: Any) -> str:
     """Return one line of CSV; None is an empty cell, a text is escaped by ``shown``."""
-    made = io.StringIO()
-    texts = [shown(cell) if isinstance(cell, str) else cell for cell in cells]
-    csv.writer(made, lineterminator="", quoting=csv.QUOTE_MINIMAL).writerow(texts)
-    return made.getvalue()
+    return ",".join(map(_cell_text, cells))
+
+
+def _cell_text(value: Any) -> str:
+    """Return a cell as RFC 4180 has it; the csv module cannot tell None from an empty text."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    text = shown(value)
+    return '"' + text.replace('"', '""') + '"' if not text or _SPECIAL.search(text) else text
 
 
 def csv_sheets(sheets: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> Iterator[str]:

@@ -4,13 +4,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.rollups.coverage import examine
 from spoolscope.traces.rollups.files import Rollups, as_schema
 from spoolscope.traces.rollups.names import MARKER, Flush, parsed, partition
 from spoolscope.traces.rollups.places import place
@@ -19,6 +20,8 @@ from spoolscope.traces.rollups.sealed import DamagedError, contents_of, decoded,
 
 DAYS_BACK = 1
 """Days before today in which a flush is new: those that came late, over midnight."""
+REMEMBERED = 8
+"""Days before these of which the flushes are remembered, as the clock may be set back to them."""
 RECENT = 60
 """Flushes that are read when the exporter begins, for the names of devices and programs."""
 
@@ -57,48 +60,65 @@ class Follower:
         self._place = place(root)
         self.readable = True
         self.outcomes: Counter[str] = Counter()
-        self._seen: set[str] = set()
+        self._seen: dict[str, set[str]] = {}  # by day, the one that was added to last at the end
         self._refused: dict[Path, tuple[int, int]] = {}
         self._of_newer: set[Path] = set()
-        self._since = date.min
         if (hosts := self._hosts()) and host is not None and host not in hosts:
             warn(f"{root} has no roll-ups of {host} yet, but of {', '.join(hosts[:NAMED])}")
         self._choose_host()
 
     def recent(self) -> Iterator[Tables]:
         """Yield the newest flushes; all that are there count as seen."""
-        there = self._new()
-        self._seen.update(map(str, there))
-        for marker in there[-RECENT:]:
+        there = self._markers(self._first_remembered())
+        for marker in sorted(there, key=_day):
+            self._remember(marker)
+        since = _since()
+        for marker in [marker for marker in there if _day(marker) >= since][-RECENT:]:
             tables = self._read(marker)
             if tables is not None:
                 yield tables
         self.outcomes.clear()
 
     def all(self) -> Tables:
-        """Return the rows of all days that are there, merged ones too."""
+        """Return the rows of all days that are there, merged ones too, without damaged flushes."""
         rollups = Rollups(self.root, hosts=None if self.host is None else [self.host])
-        self.outcomes["read"] += len(rollups.flushes)
-        return {name: filled(rollups.read(name), name) for name in ROLLUPS}
+        covered = examine(rollups, deep=True)
+        for finding in covered.findings:
+            if finding.kind == "damaged":
+                self.outcomes["refused"] += finding.n
+                self._warn(f"{finding.sentence} The first: {finding.examples[0]}")
+        self._note_newer("")
+        self.outcomes["read"] += len(covered.sound.flushes)
+        return {name: filled(covered.sound.read(name), name) for name in ROLLUPS}
 
     def new(self) -> Iterator[Tables]:
         """Yield the flushes that came since the last time."""
-        for marker in self._new():
+        since = _since()
+        # Only days that are over are forgotten: a directory that is gone may come back.
+        for day in [day for day in self._seen if day < since][:-REMEMBERED]:
+            del self._seen[day]
+        for marker in self._markers(since):
             tables = self._read(marker)
             if tables is not None:
-                self._seen.add(str(marker))
+                self._remember(marker)
                 yield tables
 
-    def _new(self) -> list[Path]:
-        since = datetime.now(UTC).date() - timedelta(days=DAYS_BACK)
-        if since != self._since:
-            # Only days that are over are forgotten: a directory that is gone may come back.
-            self._seen = {path for path in self._seen if Path(path).parent.name >= f"date={since}"}
-            self._since = since
-        return self._markers(since)
+    def _remember(self, marker: Path) -> None:
+        day = _day(marker)
+        self._seen[day] = self._seen.pop(day, set())
+        self._seen[day].add(str(marker))
 
-    def _markers(self, since: date) -> list[Path]:
-        """Return the last files of flushes that are not seen, in the order in which they came."""
+    def _first_remembered(self) -> str:
+        """Return the day from which on all that is there is no news, whatever the clock is."""
+        days = [] if self.host is None else sorted({day.name for day in self._days(self.host)})
+        return min([_since(), *days[-REMEMBERED:]])
+
+    def _markers(self, since: str) -> list[Path]:
+        """Return the last files of flushes that are not seen, in the order in which they came.
+
+        Args:
+            since: Name of the directory of the first day.
+        """
         found: list[tuple[int, Path]] = []
         try:
             if not self.root.is_dir():
@@ -106,7 +126,7 @@ class Follower:
             self._choose_host()
             if self.host is not None:
                 for day in self._days(self.host):
-                    if day.name >= f"date={since}":
+                    if day.name >= since:
                         found += self._in_day(day)
             self._note_newer(since)
         except OSError as error:
@@ -124,8 +144,9 @@ class Follower:
             yield from (self.root / partition(MARKER, version)).glob(f"host={host}/date=*")
 
     def _in_day(self, day: Path) -> Iterator[tuple[int, Path]]:
+        seen = self._seen.get(day.name, ())
         with os.scandir(day) as entries:
-            new = [entry for entry in entries if entry.path not in self._seen]
+            new = [entry for entry in entries if entry.path not in seen]
         for entry in new:
             path = Path(entry.path)
             known = parsed(str(path.relative_to(self.root)))
@@ -159,14 +180,18 @@ class Follower:
             )
         self.host = hosts[0] if hosts else None
 
-    def _note_newer(self, since: date) -> None:
-        """Count flushes of newer versions of the schema, of which nothing is known."""
+    def _note_newer(self, since: str) -> None:
+        """Count flushes of newer versions of the schema, of which nothing is known.
+
+        Args:
+            since: Name of the directory of the first day; "" for all.
+        """
         for schema in self.root.glob("schema=*"):
             number = schema.name.removeprefix("schema=")
             if not number.isdecimal() or int(number) <= VERSION:
                 continue
             days = schema.glob(f"{MARKER}/host={self.host or '*'}/date=*")
-            late = (day for day in days if day.name >= f"date={since}")
+            late = (day for day in days if day.name >= since)
             found = {file for day in late for file in day.glob("*.parquet")}
             if found and not self._of_newer:
                 self._warn(
@@ -202,6 +227,15 @@ class Follower:
         contents = contents_of(self._place, flush, seal)
         rows = {MARKER: minutes, **{name: decoded(data) for name, data in contents.items()}}
         return {name: filled(table, name) for name, table in rows.items()}
+
+
+def _since() -> str:
+    """Return the name of the directory of the first day in which a flush is new."""
+    return f"date={datetime.now(UTC).date() - timedelta(days=DAYS_BACK)}"
+
+
+def _day(marker: Path) -> str:
+    return marker.parent.name
 
 
 def filled(rows: pa.Table, name: str) -> pa.Table:

@@ -21,6 +21,7 @@ UNKNOWN = 0
 """Device of calls whose spool is not known."""
 
 Key = tuple[str, ...]
+Row = Mapping[str, Any]
 
 
 class Slots:
@@ -91,19 +92,21 @@ class MinuteSums:
         Args:
             tables: The tables of the roll-ups by name.
         """
-        minutes = tables["minutes"].sort_by([("minute_s", "ascending"), ("seq", "ascending")])
-        for row in minutes.to_pylist():
+        minutes = _in_order(tables["minutes"])
+        for row in minutes:
             self._add_minute(row)
+        self._drop_gone(minutes)
         calls = tables["calls"]
         whole = pc.equal(calls["cause"], CALL)
         self._add_calls(calls.filter(whole))
         self._add_causes(calls.filter(pc.invert(whole)))
         self._add_commits(tables["commits"])
+        self._measure_longest(minutes, tables["commits"])
         for dev, n, ns in _summed(tables["directories"], ["dev"]):
             self._count(of.DIRECTORY_WAITS, n, self._dev(dev))
             self._count(of.DIRECTORY_TIME, ns, self._dev(dev))
 
-    def _add_minute(self, row: Mapping[str, Any]) -> None:
+    def _add_minute(self, row: Row) -> None:
         """Add what was seen of one spool in a minute, or of calls whose spool is not known."""
         self._add_recorder(row)
         self._count(of.LOST, row["lost"])
@@ -113,13 +116,28 @@ class MinuteSums:
             return
         self._count(of.COVERED, row["covered_ns"], dev)
         self.numbers[of.LAST_MINUTE][(dev,)] = (row["minute_s"] + MINUTE_S) * 10**9
-        self.numbers[of.COMMIT_LONGEST][(dev,)] = 0
         facts = self.numbers[of.SPOOL]
         for key in [key for key in facts if key[0] == dev]:
             del facts[key]
         facts[(dev, *(str(row[name]) for name in of.SPOOL.labels[1:]))] = 1
 
-    def _add_recorder(self, row: Mapping[str, Any]) -> None:
+    def _drop_gone(self, minutes: Sequence[Row]) -> None:
+        """Drop the gauges of spools that the last minute has no row of: they are not recorded.
+
+        A recorder has a row of each of its spools in every minute. Counters stay, and stand still.
+        """
+        if not minutes:
+            return
+        last = minutes[-1]["recorder_id"], minutes[-1]["seq"]
+        there = {
+            self._dev(row["dev"]) for row in minutes if (row["recorder_id"], row["seq"]) == last
+        }
+        for metric in (of.LAST_MINUTE, of.COMMIT_LONGEST, of.SPOOL):
+            values = self.numbers[metric]
+            for key in [key for key in values if key[0] not in there]:
+                del values[key]
+
+    def _add_recorder(self, row: Row) -> None:
         """Add what was seen of the recorder, which each of its spools has a row of."""
         recorder, seq = row["recorder_id"], row["seq"]
         before = self._seqs.get(recorder)
@@ -161,11 +179,19 @@ class MinuteSums:
             program = self._programs.label(comm) if comm else of.TIMER
             self._count(of.COMMITS, n, self._dev(dev), program)
             self._count(of.COMMIT_TIME, ns, self._dev(dev), program)
-        if commits.num_rows:
-            last = commits.filter(pc.equal(commits["minute_s"], pc.max(commits["minute_s"])))
-            grouped = last.group_by(["dev"]).aggregate([("max_ns", "max")])
-            for row in grouped.to_pylist():
-                self.numbers[of.COMMIT_LONGEST][(self._dev(row["dev"]),)] = row["max_ns_max"]
+
+    def _measure_longest(self, minutes: Sequence[Row], commits: pa.Table) -> None:
+        """Set the longest commit of the last minute of each spool that is still recorded."""
+        grouped = commits.group_by(["dev", "minute_s"]).aggregate([("max_ns", "max")]).to_pylist()
+        longest_ns = {(row["dev"], row["minute_s"]): row["max_ns_max"] for row in grouped}
+        last_s = {row["dev"]: row["minute_s"] for row in minutes}
+        found: dict[Key, int] = {}
+        for dev, minute_s in last_s.items():
+            key = (self._dev(dev),)
+            found[key] = max(found.get(key, 0), longest_ns.get((dev, minute_s), 0))
+        for label, ns in found.items():
+            if label in self.numbers[of.LAST_MINUTE]:
+                self.numbers[of.COMMIT_LONGEST][label] = ns
 
     def _dev(self, number: int) -> str:
         """Return the label of a device; all series of a new one begin at zero."""
@@ -197,6 +223,13 @@ class MinuteSums:
     def _measure(self, metric: Metric, bucket: int, n: int, ns: int, *labels: str) -> None:
         self.buckets[metric][labels, of.bound_of(bucket)] += n
         self.totals[metric][labels] += ns
+
+
+def _in_order(minutes: pa.Table) -> list[Row]:
+    """Return the rows of one recorder after the other, each by its numbers: a clock can go back."""
+    rows = minutes.sort_by([("seq", "ascending")]).to_pylist()
+    last_s = {row["recorder_id"]: row["minute_s"] for row in rows}
+    return sorted(rows, key=lambda row: (last_s[row["recorder_id"]], row["recorder_id"]))
 
 
 def device(number: int) -> str:
