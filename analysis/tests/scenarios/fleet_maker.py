@@ -166,6 +166,7 @@ class FleetMaker:
             "spread": _table("spread", keys, spread),
             "journal": _table("journal", keys, journal),
             "places": _table("places", keys, places),
+            "runs": _table("runs", keys, self._run(day)),
             "days": _table("days", keys, self._facts(host, day, int(times * base.calls))),
         }
 
@@ -209,6 +210,16 @@ class FleetMaker:
             "tool": "0.2.0",
         }  # fmt: skip
         return {name: [value] for name, value in {**usual, **self.minutes}.items()}
+
+    def _run(self, day: int) -> dict[str, object]:
+        """Return what one recorder saw, which runs all the time."""
+        run = {
+            "recorder_id": "r1", "first_seq": 1440 * day, "last_seq": 1440 * day + 1439,
+            "minutes": 1440 - self.minutes.get("holes", 0),
+            "covered_ns": self.minutes.get("covered_ns", DAY_NS),
+            "steps": self.minutes.get("steps", 0),
+        }  # fmt: skip
+        return {name: [value] for name, value in run.items()}
 
 
 def _table(name: str, keys: Mapping[str, object], columns: Mapping[str, object]) -> pa.Table:

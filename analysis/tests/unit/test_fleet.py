@@ -13,7 +13,9 @@ from simulated_fleet import named, simulated, slower
 from spoolscope_testing.rollups import RollupMaker
 
 from spoolscope.analysis.fleet import change, outliers
+from spoolscope.analysis.fleet.fleet_words import suspect_sentence
 from spoolscope.analysis.fleet.measures import Fleet, Spool
+from spoolscope.analysis.fleet.outliers import TREND
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 
 pytestmark = [
@@ -150,6 +152,12 @@ def planted(tmp_path_factory) -> Path:
     FleetMaker(slow={5: 2.2}, failing={8: 6.0}, upgraded_from=7, upgrade=1.4).write(root)
     frozen = root / "frozen/host=mail005/date=2026-11-03/night.trace"
     frozen.mkdir(parents=True)
+    for place, host in (("A", '"mail005"'), ("B", '"mail006"'), ("C", "damaged"), ("D", None)):
+        windows = root / f"windows-{place}"
+        (windows / "frozen-000001").mkdir(parents=True)
+        (windows / ".capture").mkdir()
+        if host:
+            (windows / "host.json").write_text(host)
     return root
 
 
@@ -160,8 +168,15 @@ def test_planted_faults_are_found_in_real_sums(planted):
     disks = [one for one in found.suspects if one.test.measure == "disk"]
     slow = next(o for o in disks if found.fleet.spools[o.test.row].host == "mail005")
     assert slow.cause == "journal_commit"
-    assert slow.traces == [str(planted / "frozen/host=mail005/date=2026-11-03/night.trace")]
+    kept = ("frozen/host=mail005/date=2026-11-03/night.trace", "windows-A/frozen-000001")
+    assert slow.traces == [str(planted / name) for name in kept]
     assert slow.test.ratio == pytest.approx(2.2, rel=0.3)
+    trend = next(one for one in found.suspects if one.test.measure == TREND)
+    assert suspect_sentence(found, trend) == (
+        f"mail008: its wait for the disk grew {trend.test.ratio:.1f} times as much in 14 days as "
+        f"that of its {trend.test.n_peers} peers."
+    )
+    assert trend.test.ratio == pytest.approx(6, rel=0.3)
     effect = found.effects[0]
     assert (effect.estimate.n, effect.n_control, effect.word) == (12, 12, "slower")
     assert effect.estimate.low < 1.4 < effect.estimate.high

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from spoolscope.analysis.fleet import sources
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.phases import unseen
 from spoolscope.traces.rollups.compaction import compact
-from spoolscope.traces.rollups.files import Rollups
+from spoolscope.traces.rollups.coverage import examine
+from spoolscope.traces.rollups.files import Rollups, write
 
 pytestmark = [
     pytest.mark.slow,
@@ -107,6 +109,65 @@ def test_sums_are_those_of_the_roll_ups(rollups, duckdb):
     assert shown["mail1"]["covered_ns"] == 2 * 9 * 60 * 10**9
     assert shown["mail1"]["calls"] == 21 * 125 - 3 * 25
     assert {row["host"] for row in days.values()} == {"mail1", "mail2", "0017"}
+
+
+def covered_hosts(where: Path, engine: Any) -> dict[str, dict[str, Any]]:
+    rows = results(where, engine, ["coverage"])["coverage"].to_pylist()
+    return {row["host"]: row for row in rows}
+
+
+def test_holes_over_midnight_are_found_from_roll_ups_and_from_day_sums(duckdb, tmp_path):
+    from spoolscope.analysis.fleet.day_sums import sum_days
+
+    maker = RollupMaker(calls=2)
+    for first in (0, 500):  # numbers 5 to 499 are lost, of which 5 to 9 are before midnight
+        write(tmp_path, maker.host, maker.tables(first, 5))
+    (lost,) = examine(Rollups(tmp_path)).findings
+    assert (lost.kind, lost.n) == ("missing", 495)
+    assert covered_hosts(tmp_path, duckdb)["mail1"]["holes"] == 495
+    sum_days(str(tmp_path), duckdb)
+    assert sources.opened(str(tmp_path), duckdb).summed
+    assert covered_hosts(tmp_path, duckdb)["mail1"]["holes"] == 495
+
+
+def test_time_is_covered_once_whatever_number_the_device_has(duckdb, tmp_path):
+    """The device has another number after each of two starts, and at the end there are two."""
+    for run in range(3):
+        maker = RollupMaker(recorder_id=f"r{run}", start_s=START_S - 3600, dev=run + 1, calls=2)
+        write(tmp_path, maker.host, maker.tables(8 * run, 8))
+    last = RollupMaker(recorder_id="r3", start_s=START_S - 3600, calls=2)
+    tables = [replace(last, dev=dev).tables(24, 6) for dev in (8, 9)]
+    both = {
+        name: {column: values + tables[1][name][column] for column, values in rows.items()}
+        for name, rows in tables[0].items()
+    }
+    write(tmp_path, last.host, both)
+    host = covered_hosts(tmp_path, duckdb)["mail1"]
+    assert (host["minutes"], host["covered_ns"]) == (30, 30 * 60 * 10**9)
+
+
+def test_day_sums_of_an_earlier_version_count_and_are_made_again(
+    rollups, duckdb, tmp_path, monkeypatch
+):
+    from spoolscope.analysis.fleet.day_sums import sum_days
+
+    def found() -> list[tuple[Any, ...]]:
+        rows = covered_hosts(root, duckdb).values()
+        return [tuple(row[name] for name in ("holes", "covered_ns", "calls")) for row in rows]
+
+    root = tmp_path / "rollups"
+    shutil.copytree(rollups, root)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sources, "_TABLES", b"")
+        sum_days(str(root), duckdb)
+    whole = found()
+    for below in ("runs/date=2026-03-01", "runs"):
+        shutil.rmtree(root / "days=1" / below)
+        assert found() == whole
+    assert any("not in their sums" in one for one in sources.opened(str(root), duckdb).problems)
+    assert len(sum_days(str(root), duckdb).dates) == 2
+    assert sources.opened(str(root), duckdb).problems == []
+    assert found() == whole
 
 
 def test_a_quantile_lies_in_its_bucket(rollups, duckdb):

@@ -172,7 +172,7 @@ def host_lines(drilled: Drilled) -> Iterator[str]:
         yield "Frozen traces"
         yield from (f"  spoolscope explain {trace}" for trace in drilled.traces)
     else:
-        yield "No frozen trace of this host lies below frozen/ here."
+        yield "No frozen trace of this host is here."
 
 
 def _calls(calls: Iterable[Mapping[str, object]]) -> Iterator[str]:

@@ -57,7 +57,7 @@ DAYS = Table(
         _DATE,
         *_same(MINUTES, "dev"),
         Column("minutes", I64, "", "Minutes that are there."),
-        Column("holes", I64, "", "Minutes that a recorder numbered and that are not there."),
+        Column("holes", I64, "", "Numbered minutes between others of this day that are not there."),
         Column("twice", I64, "", "Minutes that are there more than once."),
         Column("covered_ns", I64, "ns", "Part of the day for which a recorder was on."),
         Column("steps", I64, "", "Minutes in which the wall clock was set by over a second."),
@@ -72,12 +72,29 @@ DAYS = Table(
     sorted_by="host",
 )
 
-DAY_TABLES = {table.name: table for table in (SUMS, SPREAD, JOURNAL, PLACES, DAYS)}
+RUNS = Table(
+    "runs",
+    "one day of one run of a recorder, whatever spools it recorded",
+    (
+        _HOST,
+        _DATE,
+        *_same(MINUTES, "recorder_id"),
+        Column("first_seq", I64, "", "Least number of its minutes that are there."),
+        Column("last_seq", I64, "", "Largest number; it goes on on the next day."),
+        Column("minutes", I64, "", "Minutes that are there."),
+        Column("covered_ns", I64, "ns", "What it adds to the part of the day that is covered."),
+        Column("steps", I64, "", "Minutes in which the wall clock was set by over a second."),
+    ),
+    sorted_by="host",
+)
+
+DAY_TABLES = {table.name: table for table in (SUMS, SPREAD, JOURNAL, PLACES, RUNS, DAYS)}
 SOURCES = {
     "sums": "calls",
     "spread": "calls",
     "journal": "commits",
     "places": "directories",
+    "runs": "minutes",
     "days": "minutes",
 }
 """Each table of day sums, and the one of the roll-ups that it is made of."""

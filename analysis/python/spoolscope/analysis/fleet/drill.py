@@ -1,6 +1,8 @@
 """Where to look further: the day and the cause of a host that differs, and its frozen traces."""
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,9 @@ from spoolscope.analysis.fleet.engines import Engine
 from spoolscope.analysis.fleet.measures import MEASURES, Fleet
 from spoolscope.analysis.fleet.outliers import TREND, TRENDED, Test
 from spoolscope.analysis.fleet.sources import Source, names_in
+from spoolscope.traces import recording
 from spoolscope.traces.errors import USAGE, SpoolscopeError
+from spoolscope.traces.rollups.names import HOST_NOTE, WINDOWS
 from spoolscope.traces.rollups.places import Place
 from spoolscope.traces.rollups.schema import CALL
 
@@ -89,7 +93,10 @@ def _per_call(fleet: Fleet, causes: pa.Table) -> dict[str, np.ndarray]:
 
 
 def frozen_traces(at: Place, host: str) -> list[str]:
-    """Return the paths of a host's frozen traces: those below ``frozen/host=HOST``."""
+    """Return the paths of a host's frozen traces.
+
+    These are below ``frozen/host=HOST``, and where its flight recorder writes them itself.
+    """
     below = f"{FROZEN}/host={host}"
     found = []
     for name in names_in(at, below):
@@ -97,7 +104,21 @@ def frozen_traces(at: Place, host: str) -> list[str]:
             found += [f"{below}/{name}/{trace}" for trace in names_in(at, f"{below}/{name}")]
         else:
             found.append(f"{below}/{name}")
+    for name in names_in(at):
+        if name.startswith(WINDOWS) and _host_of(at, name) == host:
+            traces = [
+                trace for trace in names_in(at, name) if trace.startswith(f"{recording.FROZEN}-")
+            ]
+            found += [f"{name}/{trace}" for trace in traces]
     return [at.url(path) for path in found]
+
+
+def _host_of(at: Place, windows: str) -> str | None:
+    """Return the host of a flight recorder; None if it has noted none that can be read."""
+    path = at.full(f"{windows}/{HOST_NOTE}")
+    with suppress(OSError, ValueError), at.files.open_input_stream(path) as note:
+        return str(json.loads(note.read()))
+    return None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The engines that compute a fleet's expressions: DuckDB in this process, or Spark."""
 
+import glob
 import os
 import re
 import sys
@@ -128,7 +129,9 @@ class _DuckDB:
             raw.register(files.name, _dataset(files))
         else:
             columns = ", ".join(f'"{name}"' for name in files.schema.names)
-            paths = ", ".join("'{}'".format(path.replace("'", "''")) for path in files.paths)
+            # A bracket or a star in a name would be a pattern.
+            escaped = (glob.escape(path).replace("'", "''") for path in files.paths)
+            paths = ", ".join(f"'{path}'" for path in escaped)
             hive = "hive_partitioning = false"
             if files.base:
                 hive = "hive_partitioning = true, hive_types = {'host': VARCHAR, 'date': VARCHAR}"

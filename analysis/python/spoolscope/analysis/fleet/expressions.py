@@ -12,6 +12,7 @@ import ibis
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
 from spoolscope.analysis.latency import SYSCALL_CLASSES
+from spoolscope.traces.rollups.minutes import MINUTE_NS
 from spoolscope.traces.rollups.schema import CALL
 
 Expression = Any
@@ -63,6 +64,38 @@ def places(directories: Expression) -> Expression:
     ranked = summed.mutate(place=ibis.row_number().over(window))
     top = ranked.filter(ranked.place < SHOWN_DIRECTORIES).drop("place")
     return top.order_by([*_DAY, "directory"])
+
+
+def runs(minutes: Expression) -> Expression:
+    """Return a row for each day of each run of a recorder."""
+    by = ["host", "date", "recorder_id"]
+    step = (minutes.clock_step_ns.abs() > STEP_NS).ifelse(1, 0)
+    # Each spool has a row of what the recorder saw in a minute.
+    once = minutes.group_by([*by, "seq", "minute_s"]).agg(
+        own_ns=minutes.covered_ns.max(), step=step.max().cast("int64")
+    )
+    # Two recorders at once cover no more than the minute.
+    upto = ibis.cumulative_window(
+        group_by=["host", "date", "minute_s"], order_by=["recorder_id", "seq"]
+    )
+    sums_ns = once.own_ns.sum().over(upto).cast("int64")
+    once = once.mutate(room_ns=MINUTE_NS - (sums_ns - once.own_ns))
+    once = once.mutate(covered_ns=_filling(once.room_ns, once.own_ns))
+    found = once.group_by(by).agg(
+        first_seq=once.seq.min(),
+        last_seq=once.seq.max(),
+        minutes=once.count(),
+        covered_ns=once.covered_ns.sum().cast("int64"),
+        steps=once.step.sum().cast("int64"),
+    )
+    return found.order_by(by)
+
+
+def _filling(room_ns: Expression, own_ns: Expression) -> Expression:
+    """Return the part of a recorder's time for which a minute has room; all for the first one."""
+    left_ns = (room_ns < 0).ifelse(0, room_ns)
+    fits = (room_ns == MINUTE_NS) | (own_ns <= left_ns)
+    return fits.ifelse(own_ns, left_ns).cast("int64")
 
 
 def days(minutes: Expression) -> Expression:
@@ -190,20 +223,38 @@ def slow_syncs(durations: Expression, bucket: int) -> Expression:
     )
 
 
-def coverage(days: Expression) -> Expression:
+def coverage(days: Expression, runs: Expression) -> Expression:
     """Return what each host gave: days, minutes, holes, losses."""
-    # Each spool has a row of what the recorder saw; its calls and losses stand in one of them.
-    alike, added = ("minutes", "holes", "covered_ns", "steps"), ("twice", "calls", "lost")
-    each = days.group_by(["host", "date"]).agg(
-        **{name: days[name].max() for name in alike},
-        **{name: days[name].sum().cast("int64") for name in (*added, "recorder_ns")},
+    seen, added = _seen(days, runs), ("twice", "calls", "lost", "recorder_ns")
+    sums = days.group_by("host").agg(
+        days=days.date.nunique(),
+        first=days.date.min(),
+        last=days.date.max(),
+        **{name: days[name].sum().cast("int64") for name in added},
     )
-    totals = {name: each[name].sum().cast("int64") for name in (*alike, *added, "recorder_ns")}
-    return (
-        each.group_by("host")
-        .agg(days=each.date.nunique(), first=each.date.min(), last=each.date.max(), **totals)
-        .order_by("host")
+    names = ["host", "days", "first", "last", *_SEEN, *added]
+    return sums.join(seen, "host").select(*names).order_by("host")
+
+
+_SEEN = ("minutes", "holes", "covered_ns", "steps")
+
+
+def _seen(days: Expression, runs: Expression) -> Expression:
+    """Return for each host what its recorders saw, whatever spools they recorded."""
+    # A recorder numbers its minutes over midnight.
+    of_runs = runs.group_by(["host", "recorder_id"]).agg(
+        n=runs.minutes.sum().cast("int64"),
+        numbered=(runs.last_seq.max() - runs.first_seq.min() + 1).cast("int64"),
+        covered_ns=runs.covered_ns.sum().cast("int64"),
+        steps=runs.steps.sum().cast("int64"),
     )
+    holes = (of_runs.numbered - of_runs.n).cast("int64")
+    found = of_runs.select("host", of_runs.n.name("minutes"), holes.name("holes"), *_SEEN[2:])
+    # Day sums of earlier versions have no runs, only what each spool has a row of.
+    early = days.anti_join(runs, ["host", "date"])
+    of_days = early.group_by(["host", "date"]).agg(**{name: early[name].max() for name in _SEEN})
+    every = found.union(of_days.select("host", *_SEEN))
+    return every.group_by("host").agg(**{name: every[name].sum().cast("int64") for name in _SEEN})
 
 
 def conditions(days: Expression) -> Expression:

@@ -201,7 +201,7 @@ def questions(tables: Mapping[str, Any], engine: Engine, slow: int) -> dict[str,
     durations = engine.kept("durations", expressions.durations(tables["spread"], days))
     asked = {
         "conditions": expressions.conditions(days),
-        "coverage": expressions.coverage(days),
+        "coverage": expressions.coverage(days, tables["runs"]),
         "causes_by_day": expressions.causes_by_day(sums),
         "syscalls_by_day": expressions.syscalls_by_day(sums),
         "causes": expressions.causes(sums, days),

@@ -23,6 +23,8 @@ MARKER = "days"
 """The table of day sums that is written last."""
 _OF_FILES = ("damaged", "newer", "overlapping", "sums", "half-written", "rivals", "future")
 """Findings that the days of a host do not show by themselves."""
+_TABLES = b"with runs"
+"""Part of fingerprints, so that day sums of earlier versions are made again, which lack a table."""
 _PATH_COLUMNS = pa.schema([("host", pa.string()), ("date", pa.string())])
 
 
@@ -149,14 +151,12 @@ def _of_days(at: Place, engine: Engine, *, stale: bool) -> Source:
             f"{at.shown} has no whole day sums", remedy=f"run 'spoolscope fleet days {at.shown}'"
         )
     files = None if at.local else at.files
-    tables = {
-        name: engine.table(
-            Files(
-                name, spec.schema, [at.url(day_path(name, date)) for date in days], filesystem=files
-            )
-        )
-        for name, spec in DAY_TABLES.items()
-    }
+    tables = {}
+    for name, spec in DAY_TABLES.items():
+        # Days that an earlier version summed, and whose roll-ups are gone, lack a newer table.
+        there = {one.removeprefix("date=") for one in names_in(at, f"{DAYS_TOP}/{name}")}
+        paths = [at.url(day_path(name, date)) for date in days if date in there]
+        tables[name] = engine.table(Files(name, spec.schema, paths, filesystem=files))
     problems = [f"{day.date}: {problem}" for day in days.values() for problem in day.problems]
     if stale and (others := changed_days(at, days)):
         problems.append(
@@ -178,6 +178,6 @@ def fingerprints(rollups: Rollups) -> dict[str, str]:
     """Return for each day a digest of the names and sizes of its roll-ups."""
     parts: dict[str, Any] = {}
     for flush, sizes in rollups.listing.counted.items():
-        day = parts.setdefault(str(flush.day), hashlib.blake2b(digest_size=16))
+        day = parts.setdefault(str(flush.day), hashlib.blake2b(_TABLES, digest_size=16))
         day.update(f"{flush} {sorted(sizes.items())}\n".encode())
     return {date: parts[date].hexdigest() for date in sorted(parts)}
