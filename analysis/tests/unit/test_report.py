@@ -129,6 +129,17 @@ def test_one_candidate_without_causes_has_a_report(trace, new_replay, tmp_path):
     assert report.page.sections[0].key == "latency"
 
 
+def test_a_report_of_an_import_says_what_was_not_recorded(builder):
+    builder.call("fsync", 0, 0, ((None, MS),))
+    page = trace_page(builder.write(imported={"from": "strace"}, tier="T0"))
+    facts = {fact.label: fact.value for fact in page.facts}
+    assert (facts["commits"], facts["causes"]) == ("not recorded", "not recorded")
+    assert "Only the length of each call was recorded" in page.hero.caption
+    assert "split exactly" not in " ".join(figure.caption for figure in page.figures)
+    assert "exactly" not in page.sure
+    assert "commits" not in {section.key for section in page.sections}
+
+
 def test_losses_are_stated(builder):
     builder.call("fsync", 0, 1000, ((None, MS),))
     page = trace_page(builder.write(complete=False, lost=5))

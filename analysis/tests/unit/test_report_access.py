@@ -135,6 +135,31 @@ def test_a_phone_shows_the_page_without_moving_it_sideways(browser, open_report,
         emulate(browser)
 
 
+def test_a_phone_shows_labels_level_and_titles_of_axes_whole(browser, open_report, report):
+    turned = (
+        "return [...document.querySelectorAll('#plot-tails .xtick text')]"
+        ".map(e => e.getAttribute('transform') || '').filter(t => /rotate\\((?!0,)/.test(t))"
+    )
+    cut = (
+        "return [...document.querySelectorAll('.xtitle')].filter(e => {"
+        "const [title, plot] = [e, e.closest('.plot')].map(one => one.getBoundingClientRect());"
+        "return title.right > plot.right || title.left < plot.left; }).map(e => e.textContent)"
+    )
+    labels = (
+        "return [...document.querySelectorAll('#plot-icicle-0 .slicetext')]"
+        ".filter(e => e.getAttribute('transform') && e.querySelectorAll('tspan').length > 1).length"
+    )
+    try:
+        emulate(browser, width=390)
+        open_report(report)
+        assert browser.execute_script("return document.querySelectorAll('.xtitle').length")
+        assert browser.execute_script(turned) == []
+        assert browser.execute_script(cut) == []
+        assert browser.execute_script(labels)
+    finally:
+        emulate(browser)
+
+
 def test_a_phone_shows_insights_whole(browser, open_report, report):
     """Their sentences are the answer: no part of them lies behind the edge."""
     try:

@@ -122,7 +122,7 @@ def test_tables_stand_beside_every_figure(browser, open_report, report):
     assert missing == []
 
 
-@pytest.fixture(params=[0.02, 0.3, 1.5], ids=["close", "apart", "far"])
+@pytest.fixture(params=[0.02, 0.3, 1.5, 300], ids=["close", "apart", "far", "scattered"])
 def ratios(request, builder, new_replay, tmp_path):
     """Return the report of three rounds with ratios that differ that much between rounds."""
     for n in range(N):

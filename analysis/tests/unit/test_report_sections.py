@@ -1,16 +1,19 @@
 """The registry of the report's sections."""
 
 import pkgutil
+from dataclasses import replace
 
 import pytest
 
+from spoolscope.analysis.compare import compare
 from spoolscope.analysis.latency import Curve
 from spoolscope.analysis.study import study
 from spoolscope.report import sections
 from spoolscope.report.figures.latency import POINTS, tails
+from spoolscope.report.figures.timeline import timelines
 from spoolscope.report.inputs import Inputs
 from spoolscope.report.page import Figure
-from spoolscope.report.sections import SECTIONS, laid_out
+from spoolscope.report.sections import OF_ONE_ROUND, SECTIONS, calls, laid_out
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +44,26 @@ def test_what_is_of_replays_alone_says_so_on_the_page_of_a_trace(page):
     assert "fidelity" not in {section.anchor for section in SECTIONS if section.applies(page)}
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_sections_on_one_of_several_rounds_say_so(page, new_replay, rounds):
+    replay = new_replay("out", page.studies["one"].explanation.trace, 1, rounds=rounds)
+    for number in range(rounds):
+        replay.run("one", [MS], round_=number + 1)
+    sections = laid_out(replace(page, found=compare([replay.write()])))
+    said = {section.key for section in sections if "rounds alone" in section.intro}
+    assert said == (set() if rounds == 1 else {one.anchor for one in OF_ONE_ROUND} & {
+        section.key for section in sections
+    })  # fmt: skip
+    assert {"fidelity", "environment"} <= {section.key for section in sections} - said
+    (figure,) = (
+        block
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Figure) and block.key == "calls"
+    )
+    assert ("The first of 3 rounds alone" in figure.caption) == (rounds == 3)
+
+
 def test_curves_of_many_candidates_have_as_many_points_as_those_of_few():
     """Check that a page stays small enough for browsers, and keeps the tails of curves."""
     x_ns = [3 * n + 1_000_000 for n in range(800)]
@@ -52,6 +75,20 @@ def test_curves_of_many_candidates_have_as_many_points_as_those_of_few():
         assert {line.x[-1] for line in lines} == {x_ns[-1]}
         drawn = sum(len(line.x) for line in lines)
         assert 3 * min(800 * n, POINTS // 2) <= drawn <= 3 * (POINTS + n)
+
+
+def test_findings_on_several_traces_are_sentences_of_their_own(page):
+    (study_,) = page.studies.values()
+    (figure,) = calls.make(Inputs({"one": study_, "two": study_})).blocks
+    assert figure.finding == f"one: {study_.headline} two: {study_.headline}"
+
+
+def test_the_line_of_commits_has_whole_bins_at_both_ends(page):
+    line = page.studies["one"].timeline
+    commits = timelines({"one": line}).data[-1]
+    assert commits.name == "commits begun"
+    assert (commits.x[0], commits.x[-1]) == (0, line.n_bins * line.bin_ns / 1e9)
+    assert list(commits.y) == [*line.commits, line.commits[-1]]
 
 
 def test_lookups_that_cost_nothing_have_no_card(page):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
 from spoolscope.analysis.bins import MAX_BINS
 from spoolscope.analysis.compare import Comparison, compare
@@ -110,7 +111,8 @@ def trace_page(trace: Trace | Path, progress: Progress = unseen) -> Page:
     inputs = Inputs({found.name: found})
     explanation = found.explanation
     spools = ", ".join(s.get("fstype", "?") for s in explanation.meta.get("spools", []))
-    again = f"sudo spoolscope replay {explanation.trace} --on ext4 --on xfs --on btrfs -o OUT"
+    candidates = "--on ext4 --on xfs --on btrfs -o OUT"
+    again = f"sudo spoolscope replay {quote(str(explanation.trace))} {candidates}"
     return Page(
         title=f"spoolscope: {found.name}",
         eyebrow=f"{found.name} · recorded on {spools or 'an unknown filesystem'}",

@@ -48,6 +48,8 @@ def trace_sure(found: Explanation) -> str:
     if found.between_programs_ns:
         waited = duration(found.between_programs_ns)
         said += f" (and {waited} waiting for other programs: file locks, vfork; left out here)"
+    if not found.causes_recorded:
+        return said + ". Only the length of each call was recorded."
     return said + ". The parts of every call add up to its length exactly."
 
 
@@ -60,9 +62,14 @@ def trace_facts(found: Study) -> list[Fact]:
         Fact("complete", "yes" if complete else "no", complete),
         Fact("lost records", count(lost), lost == 0),
         Fact("sum error", f"{error} ns", error == 0),
-        Fact("blocked, named", percent(named, 2), named >= 0.99),
+        Fact("blocked, named", percent(named, 2), named >= 0.99)
+        if explanation.causes_recorded
+        else Fact("causes", "not recorded", good=False),
         Fact("tier", str(meta.get("tier", "?"))),
-        Fact("commits", count(explanation.commits.n)),
+        Fact(
+            "commits",
+            count(explanation.commits.n) if explanation.commits_recorded else "not recorded",
+        ),
     ]
 
 

@@ -35,13 +35,25 @@ class Inputs:
         return self.found
 
     @property
+    def of_one_round(self) -> str:
+        """Sentence for what shows the first round alone; empty if there is no other."""
+        if self.found is None:
+            return ""
+        rounds = max(c.rounds for c in self.found.candidates.values())
+        alone = f"The first of {rounds} rounds alone; the verdict and its figures are of all."
+        return "" if rounds == 1 else alone
+
+    @property
     def method(self) -> str:
         """Sentences for a caption on the source of the traces' numbers."""
         explained = {name: study.explanation for name, study in self.studies.items()}
         said = [f"{name}: {count(one.n_calls)} calls" for name, one in explained.items()]
         named = min(one.named_share for one in explained.values())
         lost = sum(int(one.meta.get("lost", 0)) for one in explained.values())
-        text = f"{'; '.join(said)}. Every call is split exactly, nothing is sampled; "
+        text = f"{self.of_one_round} {'; '.join(said)}. "
+        if not all(one.causes_recorded for one in explained.values()):
+            return f"{text}Only the length of each call was recorded, not its causes.".strip()
+        text += "Every call is split exactly, nothing is sampled; "
         text += f"{percent(named, 2)} of blocked time has a named cause"
         text += f"; {count(lost)} lost records are missing. " if lost else "; no record was lost. "
         between = sum(one.between_programs_ns for one in explained.values())

@@ -78,7 +78,7 @@ def panels(groups: Sequence[tuple[str, Rows]]) -> go.Figure:
         shared_yaxes=True,
         shared_xaxes="all",
         subplot_titles=[name for name, _ in groups] if len(groups) > 1 else None,
-        horizontal_spacing=0.02,
+        horizontal_spacing=0.05,
         vertical_spacing=0.16,
     )
     shown = shown_causes([row for _, rows in groups for row in rows])

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from spoolscope.analysis.metrics import METRICS, PRIMARY
 from spoolscope.analysis.pairs import Pair
 from spoolscope.analysis.stats import MINIMUM_EFFECT, Estimate
-from spoolscope.analysis.wording import fitting, interval
+from spoolscope.analysis.wording import FAR, fitting, interval
 from spoolscope.report.figures.base import layout
 from spoolscope.report.palette import BLUE, CANDIDATE_COLOURS, GREEN, GREY, ORANGE, VERMILLION
 
@@ -134,18 +134,23 @@ def _ratio_axis(plot: go.Figure, reference: str, low: float, high: float) -> Non
 
 
 def axis_range(estimates: Sequence[Estimate]) -> tuple[float, float]:
-    """Return the range of an axis that shows 1, all ratios and their intervals."""
-    ends = [
-        1.0,
-        *(end for e in estimates for end in (e.ratio, e.low or e.ratio, e.high or e.ratio)),
-    ]
+    """Return the range of an axis that shows 1, all ratios and their intervals.
+
+    An interval of three scattered runs may span twenty decades, so that the axis ends at
+    `FAR` times its ratio.
+    """
+    ends = [1.0]
+    for e in estimates:
+        low, high = e.low or e.ratio, e.high or e.ratio
+        ends += [e.ratio, max(low, e.ratio / FAR), min(high, e.ratio * FAR)]
     margin = (max(ends) / min(ends)) ** 0.06 * 1.02
     return min(ends) / margin, max(ends) * margin
 
 
 def ticks(low: float, high: float) -> list[float]:
     """Return the ticks of a log axis from ``low`` to ``high``: 1, and as many as have space."""
-    known = next(set_ for set_ in _TICKS if set_[0] <= 1.5 * low and high <= 1.5 * set_[-1])
+    close = (set_ for set_ in _TICKS if set_[0] <= 1.5 * low and high <= 1.5 * set_[-1])
+    known = next(close, _TICKS[-1])
     apart, chosen = log10(high / low) * CLOSEST, [1.0]
     for tick in sorted(known, key=lambda tick: abs(log10(tick))):
         if low <= tick <= high and all(abs(log10(tick / other)) >= apart for other in chosen):

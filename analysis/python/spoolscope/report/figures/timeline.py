@@ -56,14 +56,16 @@ def _add(plot: go.Figure, line: Timeline, row: int, scale: float, shown: list[st
                 hovertemplate="%{x:.0f} s, %{fullData.name}: %{y:.3g}<extra></extra>",
             )
             plot.add_trace(bar, row=row, col=1)
+    # A step holds from its instant to the next one: the last bin ends at an instant of its own.
+    edges = [index * line.bin_ns / 1e9 for index in range(line.n_bins + 1)]
     if any(line.commits):
         for colour, width in ((HALO, 4), (COMMIT_COLOUR, 1.5)):
             commits = go.Scatter(
-                x=middle,
-                y=line.commits,
+                x=edges,
+                y=[*line.commits, line.commits[-1]],
                 name="commits begun",
                 mode="lines",
-                line={"color": colour, "width": width, "shape": "hvh"},
+                line={"color": colour, "width": width, "shape": "hv"},
                 hoverinfo="skip" if colour == HALO else None,
                 hovertemplate=None if colour == HALO else "%{x:.0f} s: %{y} commits<extra></extra>",
             )

@@ -1,5 +1,7 @@
 """The sections of the report: one file each, in the order of the page."""
 
+from dataclasses import replace
+
 from spoolscope.report.inputs import Inputs, SectionMaker
 from spoolscope.report.page import Section
 from spoolscope.report.sections import (
@@ -47,6 +49,18 @@ SECTIONS: tuple[SectionMaker, ...] = (
 )
 
 
+_OF_ALL_ROUNDS = (compare, life, trace_latency, fidelity, certificate, environment)
+OF_ONE_ROUND = tuple(section for section in SECTIONS if section not in _OF_ALL_ROUNDS)
+"""Sections that show one run of each candidate, not all rounds."""
+
+
 def laid_out(page: Inputs) -> list[Section]:
     """Return the sections that have something to show, in order."""
-    return [section.make(page) for section in SECTIONS if section.applies(page)]
+    return [_laid_out(section, page) for section in SECTIONS if section.applies(page)]
+
+
+def _laid_out(maker: SectionMaker, page: Inputs) -> Section:
+    section = maker.make(page)
+    if maker not in OF_ONE_ROUND:
+        return section
+    return replace(section, intro=f"{section.intro} {page.of_one_round}".strip())

@@ -28,7 +28,10 @@ def make(page: Inputs) -> Section:
     figure = Figure(
         key="calls",
         title="Time in calls, by call and cause",
-        finding="; ".join(study.headline for study in studies.values()),
+        finding=" ".join(
+            study.headline if len(studies) == 1 else f"{name}: {study.headline}"
+            for name, study in studies.items()
+        ),
         caption=f"The {len(top)} calls with most time"
         + (f" ({hidden} more in the table of latencies)" if hidden > 0 else "")
         + f", from the recorded traces. {page.method}",

@@ -18,8 +18,8 @@ _COST = [">commits", ">commit time", ">own wait", ">others' wait", ">others' wai
 
 
 def applies(page: Inputs) -> bool:
-    """Return True if a trace was studied."""
-    return bool(page.studies)
+    """Return True if a trace was studied whose commits were recorded."""
+    return any(study.explanation.commits_recorded for study in page.studies.values())
 
 
 def make(page: Inputs) -> Section:

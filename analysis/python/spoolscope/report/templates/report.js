@@ -45,17 +45,46 @@ function inked(trace) {
   if (trace.meta !== "icicle") return trace;
   const swapped = (colours, name) =>
     colours.map((colour) => (colour === plain ? cssColour(name) : colour));
+  const text = small.matches ? trace.text.map((said) => wrapped(said, 10)) : trace.text;
   return {
     ...trace,
+    text,
     marker: { ...trace.marker, colors: swapped(trace.marker.colors, "--chip"),
       line: { width: 1.5, color: cssColour("--card") } },
     textfont: { ...trace.textfont, color: swapped(trace.textfont.color, "--ink") },
   };
 }
 
+function wrapped(text, most) {
+  const lines = [""];
+  for (const word of text.split(/ (?!%)/)) {
+    const last = lines[lines.length - 1];
+    if (last && last.length + 1 + word.length > most) lines.push(word);
+    else lines[lines.length - 1] = last ? `${last} ${word}` : word;
+  }
+  return lines.join("<br>");
+}
+
+// Labels of narrow panels would be turned, and run through what is below: level ones must be fewer.
+function narrow(axis) {
+  const title = axis.title?.text && { title: { ...axis.title, text: wrapped(axis.title.text, 16) } };
+  const [from, to] = axis.domain ?? [0, 1];
+  if (to - from > 0.9) return { ...axis, ...title };
+  const every = Math.ceil((axis.tickvals?.length ?? 0) / 2);
+  const kept = (list) => list.filter((_, at) => at % every === 0);
+  const ticks = every
+    ? { tickvals: kept(axis.tickvals), ticktext: kept(axis.ticktext) }
+    : { nticks: 3, ticklabeloverflow: "hide past domain" };
+  return { ...axis, ...title, ...ticks, tickangle: 0 };
+}
+
 // A finger that scrolls a small page is not to brush or zoom.
 function laidOut(layout) {
-  return small.matches ? { ...layout, dragmode: false } : layout;
+  if (!small.matches) return layout;
+  const axes = Object.keys(layout).filter((key) => /^xaxis\d*$/.test(key));
+  const update = Object.fromEntries(axes.map((key) => [key, narrow(layout[key])]));
+  if (layout.uniformtext) update.uniformtext = { ...layout.uniformtext, minsize: 10 };
+  return { ...layout, ...update, dragmode: false };
 }
 
 const plots = [];
