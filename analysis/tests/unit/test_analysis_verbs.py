@@ -57,6 +57,19 @@ def test_explain_text(trace):
     assert text.splitlines()[-1] == f"Next: spoolscope report {trace}"
 
 
+def test_explain_says_what_brackets_in_the_blame_mean(builder):
+    builder.call("fsync", 0, 1000)
+    builder.commit(0, MS, trigger="other", trigger_comm="python3")
+    text = text_of(run("explain", builder.write(), "--blame"))
+    assert "(other: python3)" in text
+    assert "In brackets: what asked for commits and is no recorded call;" in text
+
+
+def test_explain_says_that_commits_were_not_recorded(builder):
+    builder.call("fsync", 0, 1000)
+    assert "Journal commits were not recorded." in text_of(run("explain", builder.write(tier="T0")))
+
+
 def test_explain_json_has_the_fields_of_the_contract(trace):
     found = json.loads(run("explain", trace, "--json").stdout)
     assert found["sum_error_ns"] == 0

@@ -101,6 +101,14 @@ def test_marks_cover_an_instant_once_and_every_bin_that_they_reach(builder):
     assert frozen.covered_ns[:5] == [5 * MS, 10 * MS, 10 * MS, 5 * MS, 0]
 
 
+def test_a_cache_flush_is_marked_once_and_not_again_for_the_request_that_waits_for_it(builder):
+    builder.call("fsync", 120 * MS)
+    builder.block_io(50 * MS, 4 * MS, MS, preflush=True)
+    builder.block_io(50 * MS, 0, 4 * MS, op="flush")
+    _, bins = binned(builder.write(duration_ns=121 * MS), most=13)
+    assert sum(bins.marks["flush"].begun) == 1
+
+
 def test_a_call_that_began_before_the_recording_is_of_its_first_instant(builder):
     builder.call("fsync", -500 * MS, 1000, ((COMMIT, 600 * MS),))
     builder.call("fsync", 900 * MS)

@@ -73,6 +73,20 @@ def test_the_least_faithful_run_speaks_for_a_candidate(replay):
     assert xfs.sentences == ["Every goal that applies was met."]
 
 
+def test_a_machine_that_cannot_keep_the_pace_is_asked_for_half_of_it(builder, new_replay):
+    for n in range(N):
+        builder.call("openat", n * 20 * MS, 1000)
+    replay = new_replay("out", builder.write(), N, rounds=2)
+    for round_ in range(2):
+        late = certificate(7 * MS)
+        replay.run("ext4", [MS * (1 + round_)] * N, round_, certificate=late)
+        replay.run("xfs", [MS * (2 - round_)] * N, round_, certificate=late)
+    verdict = compare([replay.write()]).verdict
+    assert verdict.word not in ("faster", "equivalent")
+    assert " --pace scaled=0.5 " in verdict.next_command
+    assert not verdict.next_command.endswith("idle machine")
+
+
 def test_the_report_says_it_in_words_and_figures(replay, tmp_path):
     page = replay_page([replay], lambda *_: None)
     (section,) = [section for section in page.sections if section.key == "certificate"]
@@ -117,6 +131,23 @@ def test_without_a_schedule_or_a_certificate_the_report_is_whole(builder, new_re
     old.run("ext4", [MS] * N)
     keys = [section.key for section in replay_page([old.write()], lambda *_: None).sections]
     assert "certificate" not in keys
+
+
+def test_tasks_that_died_in_one_run_count_without_a_schedule(builder, new_replay):
+    for n in range(N):
+        builder.call("openat", n * 20 * MS, 1000)
+    replay = new_replay("out", builder.write(), N, rounds=3, pace="afap")
+    whole = certificate(0, scheduled=False)
+    broken = whole | {"verdict": "unfaithful", "reasons": ["2 tasks died"]}
+    for round_ in range(3):
+        replay.run("ext4", [MS] * N, round_, certificate=whole)
+        replay.run("xfs", [2 * MS] * N, round_, certificate=broken if round_ == 1 else whole)
+    found = compare([replay.write()])
+    ext4, xfs = certificates(found.replay.runs)
+    assert [(one.verdict, one.faithful, one.unfaithful) for one in (ext4, xfs)] == [
+        ("untimed", 0, 0), ("unfaithful", 0, 1),
+    ]  # fmt: skip
+    assert found.verdict.reasons == ["Not faithful, xfs: 2 tasks died."]
 
 
 def test_candidates_have_one_order_and_colour_everywhere(builder, new_replay):

@@ -1,5 +1,6 @@
-"""An output that --force was replacing when it was killed is not lost."""
+"""The old output of a killed command, and minutes that it recorded, are not lost."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_an_output_that_was_being_replaced_is_put_back(
     assert report.exists() == written
     (aside,) = tmp_path.glob(".report.html.replaced-*")
     assert (aside / "report.html").read_text() == "old"
-    assert f"Would remove {aside}: the {report} that was to be replaced" in clean(capsys, "-n")
+    does = "Would remove" if written else "Would put back"
+    assert f"{does} {aside}: the {report} that was to be replaced" in clean(capsys, "-n")
     clean(capsys)
     assert report.read_text() == ("new" if written else "old")
     assert not aside.exists()
@@ -63,3 +65,42 @@ def test_an_output_that_cannot_be_put_back_is_told(
     assert ended.value.code == 1
     assert f"cannot put {aside}/report.html back as {report}: No such" in capsys.readouterr().err
     assert (aside / "more").exists()
+
+
+RECORDER = """
+import os, signal, sys
+from pathlib import Path
+from spoolscope.traces import unfinished
+place, output = Path(sys.argv[2]), Path(sys.argv[3])
+place.mkdir(parents=True)
+unfinished.begin(place, sys.argv[1], output)
+(place / "about.json").touch()
+(place / "minute-000000001.json").touch()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "work", "output"),
+    [("minutes", "ru/.minutes-r", "ru"), ("series", "ru/windows-T/.capture", "ru/windows-T")],
+)
+def test_minutes_that_the_next_recorder_adds_are_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, work: str, output: str
+) -> None:
+    rollups, place = tmp_path / "ru", tmp_path / work
+    words = [sys.executable, "-c", RECORDER, kind, str(place), str(tmp_path / output)]
+    assert subprocess.run(words, check=False).returncode == -9
+    what = f"{place}: recorded minutes that are not in the roll-ups {rollups} yet"
+    assert f"Would leave {what}" in clean(capsys, "-n")
+    assert f"Leaving {what}" in clean(capsys)
+    assert json.loads(clean(capsys, "--json"))["kept"] == [str(place)]
+    assert (place / "minute-000000001.json").exists()
+    with pytest.raises(SystemExit):
+        main(["candidates"])
+    warning = capsys.readouterr().err
+    assert f"'spoolscope record --rollup -o {rollups}' adds them" in warning
+    assert "spoolscope clean" not in warning
+    (place / "about.json").unlink()  # they were added
+    (place / "minute-000000001.json").unlink()
+    assert f"Removing {place}: " in clean(capsys)
+    assert not place.exists()

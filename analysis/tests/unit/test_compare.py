@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from spoolscope.analysis.compare import compare
+from spoolscope.analysis.demands.language import parse_demand
+from spoolscope.analysis.demands.of_replays import decide_replays
 from spoolscope.replay.whatif import parse, parse_scale
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
@@ -122,6 +124,9 @@ def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
         "programs outside the replay, the recorder included, had."
     ]
     assert pair.cause_deltas == {}
+    (decision,) = decide_replays(found, parse_demand("time > +10 %"))
+    assert (decision.candidate, decision.decision) == ("btrfs", "undecided")
+    assert decision.why.endswith("CPUs that programs outside the replay had")
 
 
 @pytest.mark.parametrize(
@@ -292,6 +297,18 @@ def test_the_next_command_repeats_the_conditions(trace, new_replay):
         f"spoolscope replay {trace} --on 'dir:/with a space' --on dir:/b --pace scaled=2 "
         "--order none --cache warm --age 2 --seed 7 --realtime --no-record --rounds 10 -o OUT"
     )
+
+
+def test_the_next_command_asks_for_an_idle_machine_after_disturbed_runs(trace, new_replay):
+    busy = {"why": ["programs outside the replay had 87 % of the CPUs' time"]}
+    replay = new_replay("out", trace, N, rounds=2)
+    for round_ in range(2):
+        replay.run("ext4", latencies(1 + round_), round_, disturbance=busy)
+        replay.run("xfs", latencies(2 - round_), round_, disturbance=busy)
+    verdict = compare([replay.write()]).verdict
+    assert verdict.word not in ("faster", "equivalent")
+    assert verdict.next_command.endswith(" -o OUT  # on an idle machine")
+    assert "--pace" not in verdict.next_command
 
 
 def test_the_next_commands_ask_for_what_was_left_out(trace, new_replay):

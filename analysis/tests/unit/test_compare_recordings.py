@@ -1,6 +1,7 @@
 """Comparison of two recordings with known differences, and without unfounded claims."""
 
 import json
+import re
 from functools import partial
 
 import numpy as np
@@ -118,6 +119,18 @@ def test_times_that_a_recording_cannot_have_make_no_windows(recording, new_build
     assert compare_recordings(recording("a"), odd).candidate.n == SECONDS
 
 
+def test_the_number_of_calls_that_are_left_out_is_stated(recording):
+    whole = recording("a")
+    start_ns = int(whole.meta["start_ns"])
+    # Its first second is before its snapshot: 4 fsync, 4 rename and 20 read.
+    later = recording("b", snapshot_ns=start_ns + S)
+    said = [line for line in limits(compare_recordings(whole, later)) if "left out" in line]
+    assert said == [
+        "b has 448 calls, of which 28 are left out: those before its snapshot was taken, file "
+        "locking, and calls that had not returned."
+    ]
+
+
 def test_names_of_different_keys_are_not_matched_but_programs_are(recording):
     keys = [{"pseudonymised": True, "key_id": key} for key in ("k1", "k2")]
     between = compare_recordings(recording("a", **keys[0]), recording("b", **keys[1]))
@@ -196,6 +209,14 @@ def test_the_ratio_of_two_means_is_no_surer_than_neighbours_let_it_be():
     few = (np.array([2.0, 4.0]), np.array([1, 1]))
     assert (ratio_of_means(few, few).ratio, ratio_of_means(few, few).low) == (1, None)
     assert np.isnan(ratio_of_means(few, (np.zeros(2), np.zeros(2))).ratio)
+
+
+def test_the_method_says_the_windows_of_each_recording(recording):
+    between = compare_recordings(recording("monday"), recording("tuesday"))
+    (said,) = [one for one in limits(between) if one.startswith("Method")]
+    assert re.search(
+        r"cut into \d+ windows of 1 s, drawn \d+ at a time and \d+ windows of 1 s, drawn", said
+    )
 
 
 def test_no_cause_is_named_where_nothing_changed(recording):
@@ -301,6 +322,15 @@ def test_other_numbers_of_traces_and_options_of_replays_are_refused(recording):
         error = run("compare", *words, "-q").exception
         assert isinstance(error, SpoolscopeError)
         assert error.exit_code == 2
+
+
+def test_a_share_of_none_is_bounded_by_the_number_of_windows(recording):
+    ours, theirs = recording("monday").path, recording("tuesday").path
+    wanted = {"calls over 1 s > 1 %": "undecided", "calls over 1 s > 20 %": "passes"}
+    words = [word for demand in wanted for word in ("--fail-if", demand)]
+    decisions = json.loads(run("compare", ours, theirs, "-q", "--json", *words).stdout)["fail_if"]
+    assert {one["expression"]: one["decision"] for one in decisions} == wanted
+    assert {one["high"] for one in decisions} == {3 / SECONDS}
 
 
 def test_fail_if_decides_by_the_interval(recording):

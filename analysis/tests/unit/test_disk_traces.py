@@ -4,9 +4,11 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from spoolscope_testing.trace_builder import START
 
 from spoolscope.analysis.disk_traces import study_disks
 from spoolscope.cli.main import group
+from spoolscope.cli.selecting import selected
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.trace import Trace
 
@@ -48,6 +50,28 @@ def test_sums(disks):
     assert found.busy_ns == {"0:1": (110 + 2 + 30) * MS}
     assert found.unfinished == 1
     assert next(one.comm for one in found.submitters) == "<b>writer"
+
+
+@pytest.mark.usefixtures("disks")
+def test_a_part_of_its_time(builder, tmp_path):
+    builder.rows["block_stages"] = [
+        {"ts_ns": START + n * 10 * MS, "c_ns": 11 * MS if n < 9 else None, "op": "write",
+         "rwbs": "W", "bytes": 4096, "sector": n} for n in range(10)
+    ]  # fmt: skip
+    path = builder.write(duration_ns=700 * MS)
+    found = study_disks(Trace.open(path), selected((), (), "495ms..550ms"))
+    assert [(kind.op, kind.n) for kind in found.kinds] == [("read", 1)]
+    assert (found.duration_ns, found.unfinished) == (55 * MS, 0)
+    first = study_disks(Trace.open(path), selected((), (), "0s..95ms"))
+    assert [(kind.op, kind.n) for kind in first.kinds] == [("write", 10)]
+    assert first.unfinished == 1
+    said = json.loads(run("explain", path, "--slice", "495ms..550ms", "--json").stdout)
+    assert said["requests"] == 1
+    export = ("export", path, "--to", "fio", "-o", tmp_path / "log", "--slice", "25ms..45ms")
+    assert run(*export).exception is None
+    assert (tmp_path / "log").read_text().count(" write ") == 3  # one was under way
+    error = run("explain", path, "--only", "reader").exception
+    assert "has no calls" in error.message
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,15 @@ def test_pictures_are_small() -> None:
     assert large == []
 
 
+@pytest.mark.parametrize("name", ["index.md", "start.md"])
+def test_first_pages_say_how_the_pages_are_made_that_a_clone_has_not(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text()
+    dead = [t for t in LINK.findall(text) if not (ROOT / "docs" / t).exists()]
+    assert dead, "no page is made by 'make docs'"
+    first = text if name == "index.md" else text[: text.index("## 1. ")]
+    assert "until `make docs` has written the site" in first
+
+
 def documents() -> list[Path]:
     """Return the documents of the repository outside docs/, which mkdocs checks."""
     found = [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]

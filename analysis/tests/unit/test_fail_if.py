@@ -1,6 +1,7 @@
 """The language of --fail-if, and its decisions on replays."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +16,12 @@ from spoolscope.analysis.demands.language import (
     QUANTILE,
     TIME,
     parse_demand,
+    parse_metric,
 )
+from spoolscope.analysis.demands.recorded import lack
 from spoolscope.cli.main import group
 from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.trace import Trace
 
 MS = 1_000_000
 N = 1200
@@ -107,6 +111,22 @@ def test_only_a_whole_interval_decides(text, low, high, expected):
     doubted = decide(parse_demand(text), "xfs", Measured(1.0, low, high), "runs diverged")
     assert (doubted.decision, doubted.why) == ("undecided", "runs diverged")
     assert worst([decision, doubted]) == ("fails" if expected == "fails" else "undecided")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (3.0, 4.0, "holds (exit 4): "),
+        (0.1, 0.2, "does not hold: "),
+        (0.5, 3.0, "undecided (exit 5)"),
+    ],
+)
+def test_a_decision_is_on_the_expression_as_it_was_given(low, high, said):
+    decision = decide(
+        parse_demand("p99 of fsync > 1 s"), "xfs", Measured(1e9, low * 1e9, high * 1e9)
+    )
+    assert decision.text.startswith(said)
+    assert "p99 of fsync > 1 s (xfs: 1.00 s" in decision.text
 
 
 @pytest.fixture
@@ -222,6 +242,28 @@ def test_a_slow_call_in_one_run_alone_decides_a_share(builder, new_replay):
             made.run(name, [MS] * (N - 1) + [200 * MS if round_ == 2 else MS], round_)
     code, decisions = decided(made.write(), "calls over 100 ms > 90 %")
     assert (code, {one["decision"] for one in decisions}) == (0, {"passes"})
+
+
+@pytest.mark.parametrize(
+    ("metric", "meta", "lacks"),
+    [
+        ("time", {"tier": "T0", "imported": {"from": "strace"}}, ""),
+        ("calls", {"tier": "T0"}, ""),
+        ("commits", {"tier": "T2"}, ""),
+        ("commits", {"tier": "T1"}, "tier T1"),
+        ("commits", {"imported": {"from": "strace"}}, "was imported"),
+        ("journal commit", {"tier": "T0"}, "tier T0"),
+        ("journal commit", {"tier": "T1"}, ""),
+        ("journal commit", {"imported": {"from": "strace"}}, "was imported"),
+        ("flushes", {"programs": {"missing": {"on_rq_complete_6": ""}}}, "could not be attached"),
+        ("flushes", {"programs": {"missing": {"on_rq_complete_6": ""},
+                                  "instead": ["on_rq_complete_6"]}}, ""),
+    ],
+)  # fmt: skip
+def test_a_trace_lacks_what_it_could_not_record(metric, meta, lacks):
+    found = lack(Trace(Path("mail.trace"), meta), parse_metric(metric))
+    assert bool(found) == bool(lacks)
+    assert lacks in found
 
 
 def test_what_a_run_could_not_record_is_no_zero(builder, new_replay, new_builder):

@@ -70,6 +70,23 @@ def test_one_process_stays_one_process():
     assert (found.level, found.words) == (PROCESS, "statsd (process 7)")
 
 
+def test_processes_without_a_charge_are_not_counted_in_words():
+    known = families(*((pid, 9, "imap", None) for pid in range(10, 20)), (9, 1, "dovecot", None))
+    everybody = [(pid, "imap") for pid in range(10, 20)]
+    two = grouped({(10, "imap"): 1, (11, "imap"): 1}, known, everybody)[PROGRAM][0]
+    assert (two.words, two.n_processes) == (
+        "imap (2 processes started by dovecot, process 9)", 10)  # fmt: skip
+    (one,) = grouped({(12, "imap"): 1}, known, everybody)[PROGRAM]
+    assert one.words == "imap (process 12)"
+
+
+def test_programs_without_a_charge_are_not_named():
+    known = families((10, 9, "dd", None), (11, 9, "cp", None), (9, 1, "night.sh", None))
+    parent = grouped({(10, "dd"): 1}, known, [(11, "cp")])[PARENT]
+    (found,) = [group for group in parent if group.pid == 9]
+    assert found.words == "night.sh (process 9) with what it started (1 process: dd)"
+
+
 def test_threads_count_for_their_process_and_pids_given_out_again_for_their_name():
     known = families((7, 1, "java", None), (8, 5, "dd", None), (8, 6, "imap", None))
     assert known.of((7, "worker-3")).program == "java"

@@ -86,6 +86,14 @@ def test_explain_begins_with_culprit_mechanism_remedy_and_price():
     assert f"Price: {first.price}" in said
 
 
+def test_one_wait_of_one_process_is_said_in_the_singular(builder):
+    waited = f"{'schedule < locks_lock_inode_wait < fcntl_setlk'} < do_fcntl"
+    builder.call("fcntl", 0, 1000, ((waited, 30_000_000),), path="u/index.lock")
+    (found,) = [one for one in explain(builder.write()).insights if one.kind == "file_lock"]
+    assert found.text.startswith("A program that is not known held the lock of u/index.lock, ")
+    assert "for which 1 process waited 30.0 ms in 1 call; meanwhile" in found.text
+
+
 def test_nothing_is_found_in_a_healthy_trace(builder):
     builder.call("read", 0, 1_000_000)
     assert explain(builder.write()).insights == []

@@ -59,6 +59,15 @@ def test_names_made_meanwhile_count(builder):
     assert cost.entries == 1 + 5 - 1
 
 
+def test_the_names_of_a_directory_that_costs_little_are_counted_too(builder):
+    for n in range(30):
+        name(builder, f"box/new/{n}")
+    builder.call("stat", 0, 10, ((LOOKUP, 10),), path="box/new/7")
+    builder.call("fsync", 100, 1_000_000)
+    (cost,) = explain(builder.write()).lookups
+    assert (cost.entries, worth_saying([cost])) == (30, [])
+
+
 def test_a_lock_belongs_to_the_directory_that_was_locked(builder):
     name(builder, "other/busy", ino=44, dev=1, mode=0o40755)
     builder.call("link", 0, 10, ((LOCKED, 500),), tid=2, path="box/tmp/1")

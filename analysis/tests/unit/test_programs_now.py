@@ -1,9 +1,14 @@
 """The use of the spool by program, from sums."""
 
+from pathlib import Path
+
 import numpy as np
 
 from spoolscope.analysis.programs_now import use_of
-from spoolscope.cli.top_sums import WIDE, lines
+from spoolscope.cli.top_sums import WIDE, lines, show_sums
+from spoolscope.tracers import live_sums
+from spoolscope.tracers.request import Request
+from spoolscope.traces.errors import INCOMPLETE
 
 TOLD = {"start_ns": 10**18, "covered_ns": 2 * 10**9, "lost": 3, "recorder_ns": 10**7}
 
@@ -57,3 +62,37 @@ def test_a_narrow_terminal_has_no_line_beside_it():
     found = use_of(calls, none, TOLD | {"lost": 0})
     for width in (80, WIDE):
         assert max(map(len, lines(found, 20, width))) <= width
+
+
+def test_a_program_in_no_unit_has_a_dash_there():
+    calls = columns(
+        "comm unit syscall cause failed n sum_ns", ("sh", "/", "fsync", "call", 0, 1, 9)
+    )
+    found = use_of(calls, columns("comm unit n sum_ns max_ns"), TOLD)
+    for width in (80, WIDE):
+        _, _, row = lines(found, 20, width)
+        assert row.split()[:3] == ["sh", "-", "1"]
+
+
+def test_intervals_name_the_way_to_processes(monkeypatch, capsys):
+    class Summed:
+        content = TOLD
+        calls = staticmethod(lambda _: columns("comm unit syscall cause failed n sum_ns"))
+        commits = staticmethod(lambda _: columns("comm unit n sum_ns max_ns"))
+
+    class Live:
+        names, failure = None, None
+
+        def __init__(self, request):
+            pass
+
+        def intervals(self):
+            return iter([Summed()])
+
+    monkeypatch.setattr(live_sums, "LiveSums", Live)
+    request = Request(spools=[Path("/var/mail")], output=Path("top"))
+    how = {"count": 1, "clear": False, "names": False}
+    assert show_sums(request, 2, 20, **how, form=None) == INCOMPLETE  # three are lost
+    assert "Processes (PIDs), mailboxes and files: --deep" in capsys.readouterr().out.splitlines()
+    show_sums(request, 2, 20, **how, form="json")
+    assert "--deep" not in capsys.readouterr().out

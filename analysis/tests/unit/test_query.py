@@ -104,6 +104,32 @@ def test_names_drive_no_terminal(form: str, kitchen_sink: Path) -> None:
     assert all(character == "\n" or character.isprintable() for character in text)
 
 
+def test_columns_of_equal_names_are_kept_apart(kitchen_sink: Path, tmp_path: Path) -> None:
+    sql = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS b"
+    wanted = {"a": 1, "a_1": 2, "a_1_1": 3, "b": 4}
+    assert json.loads(query(kitchen_sink, sql, "--json").stdout) == [wanted]
+    query(kitchen_sink, sql, "-o", tmp_path / "x.parquet")
+    assert pq.read_table(tmp_path / "x.parquet").to_pylist() == [wanted]
+
+
+def test_a_null_is_empty_in_csv_and_an_empty_text_is_not(kitchen_sink: Path) -> None:
+    sql = "FROM (VALUES (1, NULL, ''), (2, 'a\"b', 'c,d')) AS t(n, x, y)"
+    assert query(kitchen_sink, sql, "--csv").stdout == 'n,x,y\n1,,""\n2,"a""b","c,d"\n'
+    alone = query(kitchen_sink, "FROM (VALUES (''), (NULL)) AS t(x)", "--csv").stdout
+    assert alone == 'x\n""\n\n'
+
+
+def test_a_file_has_all_rows_or_is_refused(kitchen_sink: Path, tmp_path: Path) -> None:
+    sql = "SELECT * FROM range(120)"
+    assert "names no format; add --format" in refused(kitchen_sink, sql, "-o", tmp_path / "x.txt")
+    query(kitchen_sink, sql, "-o", tmp_path / "x.txt", "--format", "table")
+    lines = (tmp_path / "x.txt").read_text().splitlines()
+    assert lines[-1].split() == ["119"]
+    assert len([line for line in lines if line.strip().isdigit()]) == 120
+    query(kitchen_sink, "--tables", "-o", tmp_path / "t.txt", "--format", "table")
+    assert "syscalls" in (tmp_path / "t.txt").read_text()
+
+
 def test_a_value_of_any_type_has_a_cell(kitchen_sink: Path) -> None:
     sql = "SELECT [1, 2] AS l, {'a': NULL} AS s, INTERVAL 1 DAY AS i, 'b'::BLOB AS b, NULL AS n, "
     sql += "170141183460469231731687303715884105727::HUGEINT AS h, 1.5::DECIMAL(4, 2) AS d, "
@@ -197,7 +223,10 @@ def test_a_file_is_replaced_only_with_force(kitchen_sink: Path, tmp_path: Path) 
     out = tmp_path / "out.csv"
     out.write_text("mine")
     assert "--force" in refused(kitchen_sink, "SELECT 1", "-o", out)
-    assert "read" in refused(kitchen_sink, "SELECT 1", "-f", "-o", kitchen_sink)
+    assert "read" in refused(kitchen_sink, "SELECT 1", "-f", "--csv", "-o", kitchen_sink)
+    for words in ([], ["-f"]):
+        inside = refused(kitchen_sink, "SELECT 1", *words, "-o", kitchen_sink / "paths.parquet")
+        assert "lies in" in inside
     query(kitchen_sink, "SELECT 1 AS n", "-f", "-o", out)
     assert out.read_text() == "n\n1\n"
 

@@ -1,9 +1,15 @@
-"""Options that do not go with --rollup."""
+"""Options that do not go with --rollup, and what a recording of roll-ups says at its end."""
+
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from spoolscope.cli import record_rollup
 from spoolscope.cli.main import group
+from spoolscope.tracers.request import Request
+from spoolscope.tracers.rolling import RolledUp
 from spoolscope.traces.errors import USAGE, SpoolscopeError
 
 
@@ -25,3 +31,25 @@ def test_records_of_all_calls_are_refused(words, tmp_path):
 
 def test_a_trace_is_no_place_for_rollups(kitchen_sink):
     assert "is a recording, not a directory of roll-ups" in refused("-o", kitchen_sink)
+
+
+def test_the_end_states_the_recorded_time_and_names_the_report(tmp_path, monkeypatch, capsys):
+    place = tmp_path / "of two words"
+    done = RolledUp(place, "5ec0de", minutes=2, calls=139_670, covered_ns=67_000_000_000)
+    monkeypatch.setattr(record_rollup, "record_rollups", lambda *_, **__: done)
+    request = Request(spools=[Path("/var/mail")], output=place, command=["true"])
+
+    class Upkeep:
+        def end(self):
+            pass
+
+    code = record_rollup.record_sums(
+        request, nullcontext(lambda *_: None), lambda _: None, Upkeep(), take_over=False,
+        as_json=False,
+    )  # fmt: skip
+    assert code == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "139,670 calls in 67.0 s, sums of 2 minutes, lost 0; the recorder took 0 % of a CPU",
+        f"Wrote {place}",
+        f"Next: spoolscope fleet report '{place}'",
+    ]

@@ -6,12 +6,19 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from spoolscope.cli import record_rollup
 from spoolscope.cli.record_rollup import _ready_at
-from spoolscope.cli.service import SOCKET, notify, own_command, succeeded_by
+from spoolscope.cli.service import SOCKET, Successor, notify, own_command, succeeded_by
+from spoolscope.cli.upkeep import Upkeep
+from spoolscope.tracers.request import Request
+from spoolscope.tracers.rolling import RolledUp
+from spoolscope.traces.errors import ERROR
+from spoolscope.traces.phases import unseen
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 WAIT_S = 10
@@ -80,6 +87,50 @@ def test_a_successor_ends_with_a_service_that_is_stopped(manager: socket.socket)
     manager.setblocking(False)
     with pytest.raises(BlockingIOError):
         manager.recv(1000)
+
+
+@pytest.mark.parametrize("took_over", [False, True])
+def test_a_successor_that_took_over_and_ended_is_known(took_over: bool) -> None:
+    with succeeded_by([sys.executable, "-c", ""]) as successor:
+        successor.start()
+        assert successor._process is not None
+        successor._process.wait()
+        successor.took_over = took_over
+    assert successor.died == took_over
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_service_whose_successor_ended_does_not_end_well(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    succeeded: bool,
+) -> None:
+    successors: list[Successor] = []
+
+    @contextmanager
+    def noted(words: list[str]) -> Iterator[Successor]:
+        with succeeded_by(words) as successor:
+            successors.append(successor)
+            yield successor
+
+    def taken_over(*_: object, **__: object) -> RolledUp:
+        if succeeded:
+            successors[0].start()
+            assert successors[0]._process is not None
+            successors[0]._process.wait()
+        return RolledUp(tmp_path, "r", calls=1, handed_over=True)
+
+    monkeypatch.setattr(record_rollup, "record_rollups", taken_over)
+    monkeypatch.setattr(record_rollup, "succeeded_by", noted)
+    monkeypatch.setattr(record_rollup, "own_command", lambda _more: [sys.executable, "-c", ""])
+    status = record_rollup.record_sums(
+        Request([tmp_path], tmp_path), nullcontext(unseen), print, Upkeep(tmp_path, None, None),
+        take_over=False, as_json=False,
+    )  # fmt: skip
+    assert status == (ERROR if succeeded else 0)
+    assert ("nothing is recorded: start it again" in capsys.readouterr().err) == succeeded
 
 
 def test_a_successor_that_failed_may_be_started_again(tmp_path: Path) -> None:

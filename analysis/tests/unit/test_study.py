@@ -88,6 +88,21 @@ def test_processes_can_be_named_after_what_they_stood_for(builder):
     assert found.explanation.split.sum_error_ns == 0
 
 
+def test_programs_of_a_replay_have_the_names_of_what_they_stood_for(builder):
+    builder.call("fsync", 0, MS, ((WAIT, MS),), tid=5000, comm="spoolscope-repl")
+    builder.thread(5000, "spoolscope-repl")
+    found = study(builder.write(), comms={5000: "imap"})
+    assert [row.name for row in found.explanation.callers.by_program] == ["imap"]
+
+
+def test_an_import_does_not_say_what_calls_waited_for(builder):
+    builder.call("fsync", 0, 0, ((None, 3 * MS),))
+    builder.call("mkdir", 10 * MS, 0, ((None, MS),))
+    found = study(builder.write(imported={"from": "strace"}, tier="T0"))
+    assert found.headline == "75 % of the time is in fsync/fdatasync; causes were not recorded."
+    assert found.findings[0] == "3.00 ms (75.0 %): fsync/fdatasync."
+
+
 def test_what_makes_calls_slow_and_what_to_try_comes_first(builder):
     builder.call("write", 0, 10**9, stolen_ns=5 * 10**8)
     first, second, *_ = study(builder.write()).findings

@@ -76,6 +76,22 @@ def test_a_screen_shows_each_trace_once_and_counts_those_skipped(busy, tmp_path,
     assert (screen.skipped, screen.lost) == (2, 3)
 
 
+def test_no_more_intervals_are_shown_than_were_asked_for(busy, tmp_path, capsys):
+    place = tmp_path / "top"
+    place.mkdir()
+    control = {"kind": "trace", "recorder_pid": 1, "recorder_started": None, "skipped": 0}
+    write_control(place, control)
+    printer = FormPrinter("json", names=False)
+    screen = top.Screen(place, 20, clear=False, printer=printer, count=2)
+    # The recording ends a moment after the second interval, in a third one.
+    for segment in (1, 2, 3):
+        busy.path = place / f"trace-{segment:06}"
+        busy.write(segment=segment)
+        screen.look()
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert screen.skipped == 0
+
+
 def test_traces_come_and_go_while_it_looks(busy, tmp_path, capsys, monkeypatch):
     place = tmp_path / "top"
     place.mkdir()

@@ -10,7 +10,7 @@ from spoolscope.traces.trace import Trace
 
 def beyond_calls(trace: Trace) -> list[str]:
     """Return a sentence on each kind of access to the spool that no recorded call shows."""
-    return [*_mappings(trace), *_uring(trace), *_compat(trace), *_edge(trace)]
+    return [*_mappings(trace), *_uring(trace), *_counted(trace), *_edge(trace)]
 
 
 def _mappings(trace: Trace) -> list[str]:
@@ -33,13 +33,22 @@ def _uring(trace: Trace) -> list[str]:
     ]
 
 
-def _compat(trace: Trace) -> list[str]:
-    if not (n := trace.meta.get("compat_calls", 0)):
-        return []
-    return [
-        f"{n:,} calls of 32-bit programs were seen, not decoded: what they did on the spool is in "
-        "no table, no explanation and no replay."
-    ]
+_COUNTED = {
+    "compat_calls": "{:,} calls of 32-bit programs were seen, not decoded: what they did on the "
+    "spool is in no table, no explanation and no replay.",
+    "calls_apart": "{:,} calls were made by threads that do not share the working directory or the "
+    "descriptors of their process (unshare): their names may be wrong, and a replay makes them as "
+    "if both were shared.",
+    "calls_through_descriptors": "{:,} calls were by names below that of an open directory of the "
+    "spool (/proc/self/fd/N/...), as tar --xattrs makes them: they are in no table and no replay.",
+    "aio_calls": "{:,} calls of io_submit had requests for files of the spool: what these read and "
+    "wrote is in no table and no replay.",
+}
+"""Sentences on calls that meta.json counts."""
+
+
+def _counted(trace: Trace) -> list[str]:
+    return [text.format(n) for key, text in _COUNTED.items() if (n := trace.meta.get(key, 0))]
 
 
 _WHY = {

@@ -15,7 +15,7 @@ from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE, charge
 from spoolscope.analysis.latency import NO_LOCKS
 from spoolscope.analysis.overlay import one_at_a_time
 from spoolscope.analysis.process_parts import make_process_parts, part_names
-from spoolscope.analysis.services import DISK_FLUSH, FLUSH
+from spoolscope.analysis.services import DISK_FLUSH
 
 MAX_BINS = 200
 SHORTEST_NS = 1_000_000
@@ -88,7 +88,7 @@ ORDER BY s.bin, s.dur_ns DESC, s.ts_ns
 _MARKS = f"""
 CREATE OR REPLACE TEMP TABLE marks AS
 SELECT 'commit' AS mark, from_ns, to_ns FROM commit_spans WHERE leads
-UNION ALL SELECT 'flush', from_ns, to_ns FROM services WHERE part IN ('{FLUSH}', '{DISK_FLUSH}')
+UNION ALL SELECT 'flush', from_ns, to_ns FROM services WHERE part = '{DISK_FLUSH}'
 UNION ALL SELECT 'frozen', ts_ns, ts_ns + dur_ns FROM named_waits
 WHERE shown AND placed AND cause = 'frozen'
 """

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from spoolscope.analysis.latency import supported
+from spoolscope.analysis.selection import WHOLE, Selection, select
 from spoolscope.analysis.wording import count, duration, percent, size
 from spoolscope.traces.trace import Trace
 
@@ -217,11 +218,16 @@ def is_disk_trace(trace: Trace) -> bool:
     return not counts.get("syscalls") and bool(counts.get("block_stages", 0))
 
 
-def study_disks(trace: Trace) -> DiskTrace:
-    """Sum up the requests of a trace."""
+def study_disks(trace: Trace, selection: Selection = WHOLE) -> DiskTrace:
+    """Sum up the requests of a trace, or of a part of its time.
+
+    Raises:
+        SpoolscopeError: the selection is of calls, or begins after the end of the trace.
+    """
     with trace.connect() as con:
+        select(con, trace, selection)
         return DiskTrace(
-            duration_ns=int(trace.meta["duration_ns"]),
+            duration_ns=selection.lasted_ns(int(trace.meta["duration_ns"])),
             kinds=[_kind(row) for row in con.execute(_KINDS).fetchall()],
             busy_ns={_disk(dev): ns for dev, ns in con.execute(_BUSY).fetchall()},
             submitters=[Submitter(*row) for row in con.execute(_SUBMITTERS).fetchall()],

@@ -146,6 +146,16 @@ class Explanation:
         return self.latency_ns - self.between_programs_ns
 
     @property
+    def causes_recorded(self) -> bool:
+        """False for an import, which has the lengths of calls alone (see ``remarks``)."""
+        return not self.meta.get("imported")
+
+    @property
+    def commits_recorded(self) -> bool:
+        """False if the tier had no journal events: no commits then says nothing."""
+        return self.meta.get("tier") not in ("T0", "T1")
+
+    @property
     def named_share(self) -> float:
         """The part of blocked time that has a named cause; 1.0 if nothing was blocked."""
         return self.blocked_named_ns / self.split.blocked_ns if self.split.blocked_ns else 1.0

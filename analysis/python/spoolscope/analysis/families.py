@@ -139,11 +139,16 @@ class Group:
         return len(self.pids)
 
     @property
+    def charged_pids(self) -> list[int]:
+        """The processes of the group that have a charge, in order."""
+        return sorted({self.members[key].pid for key in self.by_member})
+
+    @property
     def programs(self) -> list[str]:
-        """The names of its programs, the one with the largest charge first."""
+        """The names of its programs with a charge, the largest first."""
         charged = Counter[str]()
-        for key, process in self.members.items():
-            charged[process.program] += self.by_member.get(key, 0)
+        for key, ns in self.by_member.items():
+            charged[self.members[key].program] += ns
         return sorted(charged, key=lambda name: (-charged[name], name))
 
     @property
@@ -166,11 +171,11 @@ class Group:
 
     @property
     def words(self) -> str:
-        """The group in words: its kind, its number of processes, and their origin."""
-        if self.level == PROCESS or (self.level == PROGRAM and self.n_processes == 1):
-            pid = next(iter(self.members.values())).pid
-            return f"{self.name} (process {pid})"
-        many = f"{count(self.n_processes)} processes"
+        """The group in words: its kind, its number of processes with a charge, their origin."""
+        pids = self.charged_pids
+        if self.level == PROCESS or (self.level == PROGRAM and len(pids) == 1):
+            return f"{self.name} (process {pids[0]})"
+        many = f"{count(len(pids))} process{'' if len(pids) == 1 else 'es'}"
         if self.level == PROGRAM:
             return f"{self.name} ({many}{self._origin()})"
         listed = self.programs[:LISTED]

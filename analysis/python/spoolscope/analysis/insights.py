@@ -183,16 +183,15 @@ def _insight(rule: InsightRule, row: Mapping[str, Any], share: float) -> Insight
         name: round(value) if name.endswith(("_ns", "_bytes")) and value is not None else value
         for name, value in row.items()
     }
-    words = _Words()
     return Insight(
         code=rule.code,
         kind=rule.kind,
         title=rule.title,
         severity=next(name for name, least in SEVERITIES.items() if share >= least),
-        culprit=words.format(rule.culprit, **values),
-        mechanism=words.format(rule.mechanism, **values),
-        remedy=words.format(rule.remedy, **values),
-        price=words.format(rule.price, **values),
+        culprit=_worded(rule.culprit, values),
+        mechanism=_worded(rule.mechanism, values),
+        remedy=_worded(rule.remedy, values),
+        price=_worded(rule.price, values),
         at_stake_ns=values[_AT_STAKE],
         share=share,
         share_of=OF[rule.of],
@@ -202,12 +201,18 @@ def _insight(rule: InsightRule, row: Mapping[str, Any], share: float) -> Insight
     )
 
 
-class _Words(Formatter):
-    """Formatter of values by the unit at the end of their name."""
+def _worded(template: str, values: Mapping[str, Any]) -> str:
+    """Return a sentence with its values; after a 1 the next word is in the singular."""
+    parts: list[str] = []
+    for literal, name, _, _ in Formatter().parse(template):
+        parts.append(_PLURAL.sub(r"\1", literal) if parts[-1:] == ["1"] else literal)
+        if name is not None:
+            parts.append(_said(name, values[name]))
+    return "".join(parts)
 
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
-        value, first = super().get_field(field_name, args, kwargs)
-        return _said(field_name, value), str(first)
+
+# "calls" and "processes" lose their ending.
+_PLURAL = re.compile(r"^( [a-z]+?)(?:(?<=ss)es|s)\b")
 
 
 def _said(name: str, value: Any) -> str:

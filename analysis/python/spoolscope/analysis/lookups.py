@@ -129,8 +129,7 @@ class LookupCost:
 
     Attributes:
         path: The directory, below its spool.
-        entries: Number of names at the snapshot or at the end, the larger; None without a snapshot,
-            or if no directory has a share of ``WORTH_SAYING``.
+        entries: Number of names at the snapshot or at the end, the larger; None without a snapshot.
         index: A key of ``INDEX``.
         lookup_io_ns: Time waiting for reads of its blocks, to find a name.
         dir_lock_ns: Time waiting for its lock.
@@ -233,11 +232,9 @@ def study_lookups(
             _COSTS
         ).fetchall()
     ]
-    # Counting the names takes a pass over all calls.
-    telling = any(cost.share >= WORTH_SAYING for cost in found)
-    sizes = _entries(con, [cost.path for cost in found] if telling else [])
     if not meta.get("counts", {}).get("tree"):
         return found
+    sizes = _entries(con, [cost.path for cost in found])
     return [replace(cost, entries=sizes.get(cost.path)) for cost in found]
 
 

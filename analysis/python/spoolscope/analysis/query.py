@@ -6,9 +6,10 @@ open no file, and its settings are locked. A check for SELECT would not be enoug
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import chain, count
 
 import duckdb
 import pyarrow as pa
@@ -47,12 +48,26 @@ def query(trace: Trace, sql: str, batch: int) -> Iterator[pa.RecordBatchReader]:
             work.make(*(name for name in DERIVED if name in words))
             con.execute("SET lock_configuration = true")
             reader = con.sql(sql).to_arrow_reader(batch)
-        yield pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, trace))
+        names = _apart(reader.schema.names)
+        schema = pa.schema([f.with_name(n) for f, n in zip(reader.schema, names, strict=True)])
+        yield pa.RecordBatchReader.from_batches(schema, _batches(reader, names, trace))
 
 
-def _batches(reader: pa.RecordBatchReader, trace: Trace) -> Iterator[pa.RecordBatch]:
+def _apart(names: Sequence[str]) -> list[str]:
+    """Return names of columns, of which a second ``a`` is ``a_1``, as DuckDB names it in tables."""
+    made: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{n}" for n in count(1))
+        made.append(next(n for n in chain([name], numbered) if n not in made))
+    return made
+
+
+def _batches(
+    reader: pa.RecordBatchReader, names: Sequence[str], trace: Trace
+) -> Iterator[pa.RecordBatch]:
     with _explained(trace):
-        yield from reader
+        for batch in reader:
+            yield batch.rename_columns(names)
 
 
 def _check(con: duckdb.DuckDBPyConnection, sql: str) -> None:

@@ -1,7 +1,8 @@
 """The part of a trace that is shown: calls of some processes, on some mailboxes, of some time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
@@ -38,12 +39,22 @@ class Selection:
         """True if all calls are shown."""
         return self == WHOLE
 
+    @property
+    def is_of_some(self) -> bool:
+        """True if calls are left out by what made them or what they are on, not by time alone."""
+        return bool(self.only or self.but)
+
     def lasted_ns(self, duration_ns: int) -> int:
         """Return the length of the shown part of a recording, ns."""
         if self.part is None:
             return duration_ns
         to_ns = duration_ns if self.part.to_ns is None else min(self.part.to_ns, duration_ns)
         return to_ns - self.part.from_ns
+
+    def span_ns(self, meta: Mapping[str, Any]) -> tuple[int, int]:
+        """Return begin and end of the shown part of a recording with this meta.json, since 1970."""
+        from_ns = int(meta["start_ns"]) + (self.part.from_ns if self.part else 0)
+        return from_ns, from_ns + self.lasted_ns(int(meta["duration_ns"]))
 
     @property
     def label(self) -> str:
@@ -74,13 +85,15 @@ class Shown:
 def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Shown:
     """Return the conditions for the shown part of the tables.
 
-    The views ``commits`` and ``block_ios`` are narrowed to the window.
+    The views ``commits``, ``block_ios`` and ``block_stages`` are narrowed to the window.
 
     Raises:
         SpoolscopeError: a word matches no call, or the part holds none.
     """
     if selection.is_whole:
         return Shown()
+    if not trace.meta["counts"].get("syscalls"):
+        return _without_calls(con, trace, selection)
     conditions = []
     if selection.part is not None:
         conditions.append(_begun(trace, selection.part))
@@ -102,6 +115,21 @@ def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -
         return Shown(condition)
     _narrow(con, trace, first, last)
     return Shown(condition, (first, last))
+
+
+def _without_calls(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Shown:
+    """Narrow a trace of disks to the part's own time, as no call bounds it."""
+    part = selection.part
+    if part is None or selection.is_of_some:
+        raise SpoolscopeError(
+            f"the trace has no calls, so none is chosen: {selection.label}",
+            remedy="choose a --slice alone",
+            exit_code=USAGE,
+        )
+    part.check_within(int(trace.meta["duration_ns"]))
+    window = selection.span_ns(trace.meta)
+    _narrow(con, trace, *window)
+    return Shown(window=window)
 
 
 def _begun(trace: Trace, part: Slice) -> str:
@@ -153,8 +181,12 @@ def _nothing(con: duckdb.DuckDBPyConnection, word: str) -> SpoolscopeError:
 
 
 def _narrow(con: duckdb.DuckDBPyConnection, trace: Trace, from_ns: int, to_ns: int) -> None:
-    """Keep only commits and requests that overlap this time."""
-    lengths = {"commits": "dur_ns", "block_ios": "queue_ns + device_ns"}
+    """Keep only commits and requests that overlap this time; one under way has no end."""
+    lengths = {
+        "commits": "dur_ns",
+        "block_ios": "queue_ns + device_ns",
+        "block_stages": "coalesce(c_ns, 1)",
+    }
     for table, length in lengths.items():
         if trace.meta["counts"].get(table):
             con.execute(f"ALTER VIEW {table} RENAME TO all_{table}")

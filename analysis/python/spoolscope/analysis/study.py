@@ -54,6 +54,8 @@ class Study:
             return "No time was spent in calls."
         (family, cause), ns = self.largest[0]
         share = percent(ns / found.filesystem_ns, 0)
+        if not found.causes_recorded:
+            return f"{share} of the time is in {family_label(family)}; causes were not recorded."
         return f"{share} of the time is {family_label(family)} {self._doing(cause)}."
 
     @property
@@ -73,7 +75,8 @@ class Study:
         insights = self.explanation.insights
         said = [insight.text for insight in insights[:FIRST_INSIGHTS]]
         said += [
-            f"{duration(ns)} ({percent(ns / total)}): {family_label(family)} {self._doing(cause)}."
+            f"{duration(ns)} ({percent(ns / total)}): "
+            f"{f'{family_label(family)} {self._doing(cause)}'.strip()}."
             for (family, cause), ns in self.largest[:3]
         ]
         blame = self.explanation.commits.blame
@@ -87,6 +90,8 @@ class Study:
         return said
 
     def _doing(self, cause: str) -> str:
+        if not self.explanation.causes_recorded:
+            return ""
         spools = self.explanation.meta.get("spools") or [{}]
         return doing(cause, str(spools[0].get("fstype", "")))
 
@@ -132,12 +137,13 @@ def study(
 
 
 def _rename(con: duckdb.DuckDBPyConnection, comms: Mapping[int, str]) -> None:
-    """Put other process names into the view of the calls."""
+    """Put other process names into the views of the calls and of the threads."""
     columns = {"tid": pa.array(list(comms), pa.int32()), "stood_for": list(comms.values())}
     con.register("comms_arrow", pa.table(columns))
     con.execute("CREATE TEMP TABLE comms AS SELECT * FROM comms_arrow")
-    con.execute("ALTER VIEW syscalls RENAME TO recorded_syscalls")
-    con.execute(
-        "CREATE VIEW syscalls AS SELECT s.* REPLACE (coalesce(c.stood_for, s.comm) AS comm) "
-        "FROM recorded_syscalls s LEFT JOIN comms c USING (tid)"
-    )
+    for table in ("syscalls", "threads"):
+        con.execute(f"ALTER VIEW {table} RENAME TO recorded_{table}")
+        con.execute(
+            f"CREATE VIEW {table} AS SELECT t.* REPLACE (coalesce(c.stood_for, t.comm) AS comm) "
+            f"FROM recorded_{table} t LEFT JOIN comms c USING (tid)"
+        )

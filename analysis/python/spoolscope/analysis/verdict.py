@@ -18,6 +18,9 @@ from spoolscope.analysis.wording import change, count, duration, interval
 
 REASONS_OF_KERNEL = 2
 
+IDLE = "  # on an idle machine"
+"""A disturbed replay needs it more than rounds; behind the command it is a comment of the shell."""
+
 LEAST_TAKEN = 0.02
 """Least share of time taken by other programs that is worth a sentence."""
 
@@ -324,8 +327,23 @@ def _next(
     open_ = [pair for pair in pairs if pair.word not in {"faster", "slower", "equivalent"}]
     if not open_:
         return None
+    wanted = [name for pair in open_ for name in (pair.candidate, pair.reference)]
+    found = [run.result.disturbance for run in replay.runs if run.candidate in wanted]
+    disturbed = any(one.why for one in found if one)
     # More rounds do not help a machine that cannot keep the recorded pace; half of it may.
     late = any(c.fidelity.late for c in candidates.values())
-    wanted = [name for pair in open_ for name in (pair.candidate, pair.reference)]
+    late = late or (not disturbed and _misses_pace(replay, open_))
     rounds = max(rounds_wanted(pair.primary) for pair in open_)
-    return more_rounds(replay, wanted, rounds, late=late, undecided=undecided)
+    command = more_rounds(replay, wanted, rounds, late=late, undecided=undecided)
+    return command + IDLE * disturbed if command else None
+
+
+def _misses_pace(replay: Replay, pairs: Sequence[Pair]) -> bool:
+    """Return True if runs missed goals of their certificates by lateness that has an effect."""
+    given = {one.candidate: one for one in certificates(replay.runs)}
+    return any(
+        one.missed & frozenset(EXCUSED) and not _excused(pair, one)
+        for pair in pairs
+        for one in (given.get(pair.candidate), given.get(pair.reference))
+        if one is not None
+    )

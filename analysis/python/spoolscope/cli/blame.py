@@ -36,6 +36,12 @@ def _charges(found: "Explanation") -> Iterable[str]:
         several = "-" if row.comm.startswith("(") else "several"
         pid = several if row.pid is None else str(row.pid)
         yield f"  {shown(row.comm)[:16]:<17}{pid:>9}{_cost(row)}"
+    if any(row.comm.startswith("(") for row in charges.by_program[:TOP_BLAME]):
+        yield from wrapped(
+            "In brackets: what asked for commits and is no recorded call; (other: NAME) is a task, "
+            "or a call of a program, that is not recorded.",
+            indent="  ",
+        )
     yield ""
     yield f"  {'mailbox or queue':<26}{'n':>9}{'commits':>10}{'own wait':>10}{'others':>10}"
     for box in charges.by_mailbox[:TOP_BLAME]:

@@ -25,7 +25,8 @@ def command(dry_run: bool, as_json: bool) -> int:
 
     These are captures, which hold names as they are, images with their mounts
     and loop devices, and outputs that never became whole. A capture can still
-    become a trace: 'spoolscope record --recover' before.
+    become a trace: 'spoolscope record --recover' before. Recorded minutes of
+    roll-ups stay: the next 'spoolscope record --rollup' adds them.
     """
     from spoolscope.replay.clearing import remove_left
     from spoolscope.replay.mount_points import remove_unused
@@ -34,8 +35,8 @@ def command(dry_run: bool, as_json: bool) -> int:
     failed: dict[str, str] = {}
     for one in found:
         if not as_json:
-            say(f"{'Would remove' if dry_run else 'Removing'} {one.place}: {_what(one)}")
-        if dry_run:
+            say(f"{_does(one)[not dry_run]} {one.place}: {_what(one)}")
+        if dry_run or one.has_minutes:
             continue
         try:
             _put_back(one)
@@ -50,15 +51,26 @@ def command(dry_run: bool, as_json: bool) -> int:
         remove_unused()
     left()  # drops the notes of leftovers that are gone
     if as_json:
-        emit_json({"found": [_row(one) for one in found], "removed": not dry_run, "failed": failed})
+        kept = [one.place for one in found if one.has_minutes]
+        rows = [_row(one) for one in found]
+        emit_json({"found": rows, "removed": not dry_run, "kept": kept, "failed": failed})
     elif not found:
         say("Nothing is left of killed commands.")
     return ERROR if failed else 0
 
 
+def _does(one: Unfinished) -> tuple[str, str]:
+    """Return the words for what would be, and is, done with it."""
+    if one.has_minutes:
+        return "Would leave", "Leaving"
+    if _goes_back(one):
+        return "Would put back", "Putting back"
+    return "Would remove", "Removing"
+
+
 def _put_back(one: Unfinished) -> None:
     """Rename what was to be replaced back, if its name is free."""
-    if one.kind == "replaced" and _is_free(one.output):
+    if _goes_back(one):
         kept = one.place / one.output.name
         try:
             kept.rename(one.output)
@@ -69,8 +81,8 @@ def _put_back(one: Unfinished) -> None:
             ) from error
 
 
-def _is_free(output: Path) -> bool:
-    return not output.exists() and not output.is_symlink()
+def _goes_back(one: Unfinished) -> bool:
+    return one.kind == "replaced" and not one.output.exists() and not one.output.is_symlink()
 
 
 def warn_of_left() -> None:
@@ -90,6 +102,8 @@ def _row(one: Unfinished) -> dict[str, Any]:
 
 
 def _what(one: Unfinished) -> str:
+    if one.has_minutes:
+        return f"recorded minutes that are not in the roll-ups {_rollups_of(one)} yet"
     match one.kind:
         case "recording" | "series":
             return f"the capture, with names as they are, of a recording to {one.output}"
@@ -103,6 +117,13 @@ def _what(one: Unfinished) -> str:
             return f"the begin of {one.output}, which never became whole"
         case "replaced":
             return f"the {one.output} that was to be replaced"
+        case "minutes":
+            return f"notes of a recorder of roll-ups to {one.output}, without minutes"
+
+
+def _rollups_of(one: Unfinished) -> Path:
+    """Return the directory of roll-ups; those beside a flight recorder's capture are around it."""
+    return one.output if one.kind == "minutes" else one.output.parent
 
 
 def _with_devices(files: str, one: Unfinished) -> str:
@@ -118,7 +139,10 @@ def _ways(one: Unfinished) -> list[tuple[str, str]]:
         ways.append((shlex.join(recover), "makes a trace of it"))
     if one.kind == "replay" and one.command and (one.output / "replay.json").is_file():
         ways.append((resuming(one.command), "goes on with it"))
-    back = one.kind == "replaced" and _is_free(one.output)
+    if one.has_minutes:
+        add = ["spoolscope", "record", "--rollup", "-o", str(_rollups_of(one))]
+        return [*ways, (shlex.join(add), "adds them, with your --spool")]
+    back = _goes_back(one)
     return [*ways, ("spoolscope clean", "puts it back" if back else "removes it")]
 
 

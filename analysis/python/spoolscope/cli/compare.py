@@ -1,5 +1,6 @@
 """The verb compare: which candidate is faster, by how much, why, and how certain that is."""
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -377,7 +378,7 @@ def _table(
 
 
 def _report_command(out: Sequence[Path]) -> str:
-    return f"spoolscope report {' '.join(map(str, out))}"
+    return f"spoolscope report {shlex.join(map(str, out))}"
 
 
 def _wrapped(line: str) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +31,7 @@ from spoolscope.traces.trace import Trace
 if TYPE_CHECKING:
     from spoolscope.analysis.explain import Explanation
     from spoolscope.analysis.insights import Insight
+    from spoolscope.analysis.selection import Selection
 
 TOP_CALLS = 14
 TOP_DIRECTORIES = 5
@@ -96,7 +98,7 @@ def command(
     selection = selected(only, but, part)
     opened = named(Trace.open(trace), key_file, wanted=names)
     if is_disk_trace(opened):
-        return _explain_disks(opened, key_file, as_json=as_json)
+        return _explain_disks(opened, selection, key_file, as_json=as_json)
     claimed = claim_output(edges, force=force, inputs=[trace]) if edges else nullcontext()
     with claimed, progress(quiet=quiet, after_s=AT_LENGTH_S) as show:
         found = explain(
@@ -135,17 +137,19 @@ def command(
     return INCOMPLETE if partial else 0
 
 
-def _explain_disks(trace: Trace, key_file: Path | None, *, as_json: bool) -> int:
+def _explain_disks(
+    trace: Trace, selection: "Selection", key_file: Path | None, *, as_json: bool
+) -> int:
     """Print the analysis of a trace of disks alone; return the exit code."""
     from spoolscope.analysis.disk_traces import study_disks
     from spoolscope.cli.disks import disk_lines
 
-    found = study_disks(trace)
+    found = study_disks(trace, selection)
     if as_json:
         emit_json(marked({"trace": str(trace.path), **found.to_json()}, trace))
     else:
         say(*disk_lines(found), *names_lines(trace, key_file))
-        say(next_line(f"spoolscope report {trace.path}"))
+        say(next_line(f"spoolscope report {quote(str(trace.path))}"))
     return 0 if trace.meta.get("complete") else INCOMPLETE
 
 
@@ -256,7 +260,8 @@ def _commits(found: "Explanation") -> Iterable[str]:
     commits = found.commits
     if not commits.n:
         yield ""
-        yield "No journal commits were recorded."
+        seen = found.commits_recorded
+        yield "There were no journal commits." if seen else "Journal commits were not recorded."
         return
     share = percent(commits.trigger_named / commits.n)
     yield ""
@@ -322,4 +327,4 @@ def _tail(found: "Explanation", trace: Path, said: list[str]) -> Iterable[str]:
     blocked, named = duration(found.split.blocked_ns), percent(found.named_share, 2)
     yield f"Blocked {blocked}, of which {named} has a named cause."
     yield from said
-    yield next_line(f"spoolscope report {trace}")
+    yield next_line(f"spoolscope report {quote(str(trace))}")

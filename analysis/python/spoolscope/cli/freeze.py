@@ -1,17 +1,24 @@
 """The verb freeze."""
 
+import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
+from shlex import quote
+from typing import Self
 
 import click
 
 from spoolscope.cli.output import emit_json, json_option, wrote
+from spoolscope.traces.digests import read_meta
 from spoolscope.traces.errors import SpoolscopeError
-from spoolscope.traces.recording import FROZEN, Recording
+from spoolscope.traces.recording import ANSWERS, CAPTURES, FROZEN, Recording, segment_number
+from spoolscope.traces.unfinished import in_use
 
 POLL_S = 0.1
+_ENDED = ("ended before it could freeze", "see 'spoolscope info'")
 
 EPILOG = """\b
 Examples:
@@ -30,17 +37,81 @@ def command(recording: Path, *, as_json: bool) -> None:
     this returns when the trace is whole.
     """
     opened = Recording.open(recording)
-    before = set(opened.traces())
-    os.kill(_flight_recorder(opened), signal.SIGUSR1)
-    while not (new := sorted(set(opened.traces()) - before)):
-        # When the recorder has ended, its last window may still be converted.
-        if opened.recorder() is None and not opened.pending():
-            raise _refused(opened, "ended before it could freeze", "see 'spoolscope info'")
-        time.sleep(POLL_S)
+    pid = _flight_recorder(opened)
+    with _Window(opened) as window:
+        os.kill(pid, signal.SIGUSR1)
+        while (trace := window.trace()) is None:
+            time.sleep(POLL_S)
     if as_json:
-        emit_json({"trace": new[0]})
+        emit_json({"trace": trace})
     else:
-        wrote(new[0], f"spoolscope explain {new[0]}")
+        wrote(trace, f"spoolscope explain {quote(str(trace))}")
+
+
+class _Window:
+    """The first window that the recorder freezes from now on; it may freeze others just now.
+
+    Args:
+        recording: The recording, whose recorder runs.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._path = recording.path
+        self._before = set(recording.traces())
+        # It holds the segment that is the newest now: a window that is frozen already does not.
+        self._least = max(map(segment_number, recording.pending()), default=0)
+        self._numbers: list[int] = []
+        try:
+            self._said = (recording.path / CAPTURES / ANSWERS).open("rb")
+        except OSError as error:
+            raise _refused(recording, *_ENDED) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._said.close()
+
+    def trace(self) -> Path | None:
+        """Return its trace once that is whole; until then None.
+
+        Raises:
+            SpoolscopeError: there will be none.
+        """
+        recording = Recording.open(self._path)
+        is_over = recording.recorder() is None and not in_use(recording.path / CAPTURES)
+        self._numbers = self._numbers or self._frozen()
+        left = set(map(segment_number, recording.pending())).intersection(self._numbers)
+        new = sorted(set(recording.traces()) - self._before)
+        if self._numbers:
+            for trace in new:
+                with suppress(FileNotFoundError):  # --keep removes it meanwhile
+                    if read_meta(trace)["segment"] == self._numbers[0]:
+                        return trace
+            self._refuse_failed(recording)
+            if not left:
+                raise _refused(recording, "has dropped this window", "give it a larger --keep")
+        elif is_over and new:  # the recorder died: this is what it had
+            return new[-1]
+        if is_over:
+            raise _refused(recording, *_ENDED)
+        return None
+
+    def _refuse_failed(self, recording: Recording) -> None:
+        for failed in recording.failures:
+            if failed["segments"] == self._numbers:
+                raise SpoolscopeError(
+                    failed["failure"], remedy="it is tried once more when the recording ends"
+                )
+
+    def _frozen(self) -> list[int]:
+        """Return the numbers of its segments as soon as the recorder has said them, else none."""
+        self._said.seek(0)
+        for line in self._said.read().rpartition(b"\n")[0].splitlines():
+            event = json.loads(line) if line.startswith(b'{"') else {}
+            if event.get("event") == "frozen" and max(event["numbers"], default=0) >= self._least:
+                return list(map(int, event["numbers"]))
+        return []
 
 
 def _flight_recorder(recording: Recording) -> int:

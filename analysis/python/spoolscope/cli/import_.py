@@ -2,6 +2,7 @@
 
 from inspect import cleandoc
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -99,7 +100,7 @@ def strace(
     else:
         n, seconds = meta["counts"]["syscalls"], meta["duration_ns"] / 1e9
         say(f"{n:,} calls in {seconds:.1f} s, of {facts['lines']:,} lines of strace")
-        wrote(output, f"sudo spoolscope replay {output} --on ext4 --on xfs -o OUT")
+        wrote(output, f"sudo spoolscope replay {quote(str(output))} --on ext4 --on xfs -o OUT")
     return 0 if meta["complete"] else INCOMPLETE
 
 
@@ -162,7 +163,7 @@ def _imported_blocks(meta: dict[str, Any], output: Path, *, as_json: bool) -> in
             f"{sums['stages']:,} block requests in {seconds:.1f} s, {sums['requests']:,} of them "
             f"from issue to completion, of {facts['events']:,} events"
         )
-        wrote(output, f"spoolscope explain {output}")
+        wrote(output, f"spoolscope explain {quote(str(output))}")
     return 0 if meta["complete"] else INCOMPLETE
 
 
@@ -245,8 +246,16 @@ def _doubts(facts: dict[str, Any]) -> list[str]:
             "the times are whole seconds: calls of a file stay in its order, and how far apart "
             "they were within a second is not known"
         )
+    if facts["set_back"]:
+        said.append(
+            "the clock was set back while strace ran: calls stay in the order of lines; if these "
+            "were put in another order since, sort them by time"
+        )
     said += [f"{facts[name]:,} {what}" for name, what in sayings if facts[name]]
     if others := facts["other_calls"]:
         names = ", ".join(f"{name} {n:,}" for name, n in others.items())
-        said.append(f"calls that name the spool and that no trace holds were left out: {names}")
+        said.append(
+            "calls that name the spool, or may read and write there, and that no trace holds were "
+            f"left out: {names}"
+        )
     return said

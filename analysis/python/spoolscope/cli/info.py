@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from spoolscope.analysis.asked import recorded
 from spoolscope.analysis.beyond import beyond_calls, unjudged_calls
 from spoolscope.analysis.disk_traces import is_disk_trace, study_disks
-from spoolscope.analysis.wording import once, size
+from spoolscope.analysis.wording import counted, once, size
 from spoolscope.cli.columns import table_lines
 from spoolscope.cli.disks import disk_lines, imported_disks
 from spoolscope.cli.names import marked, named, names_lines, names_options
@@ -26,6 +27,8 @@ from spoolscope.traces.schema import TABLES
 from spoolscope.traces.trace import Trace
 
 SHOWN_LOSSES = 10
+SAMPLES_OF_P95 = 20
+"""Fewest samples that have a 95th percentile: of fewer it is the largest."""
 
 EPILOG = """\b
 Examples:
@@ -118,6 +121,9 @@ _MORE = (
     "filter",
     "calls_in_flight",
     "compat_calls",
+    "calls_apart",
+    "calls_through_descriptors",
+    "aio_calls",
     "calls_unjudged",
     "unjudged",
     "edge",
@@ -180,7 +186,7 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
     rate = facts["syscalls"] / seconds if seconds else 0
     lines = [
         ("calls", f"{facts['syscalls']:,} in {seconds:.1f} s ({rate:,.0f}/s)"),
-        ("processes", f"{facts['processes']:,} ({facts['threads']:,} threads)"),
+        ("processes", f"{facts['processes']:,} with calls ({counted(facts['threads'], 'thread')})"),
         ("complete", "yes" if facts["complete"] else "NO"),
         ("lost", f"{facts['lost']:,}"),
         ("left out", f"{facts['shed']:,}"),
@@ -213,7 +219,7 @@ def _print(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
     if facts["ended"] == "disk full":
         say("The recording ended when the disk of its output was full.")
     _print_losses(trace)
-    say(*of_names, next_line(f"spoolscope explain {trace.path}"))
+    say(*of_names, next_line(f"spoolscope explain {quote(str(trace.path))}"))
 
 
 def _print_disks(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> None:
@@ -230,7 +236,7 @@ def _print_disks(facts: dict[str, Any], trace: Trace, of_names: list[str]) -> No
     ]
     for label, value in lines:
         say(f"{label:>17}  {value}")
-    then = next_line(f"spoolscope report {trace.path}")
+    then = next_line(f"spoolscope report {quote(str(trace.path))}")
     say("", *disk_lines(study_disks(trace)), *of_names, then)
 
 
@@ -275,7 +281,8 @@ def _cost(ppm: dict[str, int] | None) -> str:
     if not ppm or not ppm["n"]:
         return "not measured"
     median, p95 = (f"{ppm[key] / 10_000:.2f} %" for key in ("median", "p95"))
-    return f"{median} of all CPUs (95th percentile {p95} of {ppm['n']:,} samples)"
+    tail = f"95th percentile {p95} of " if ppm["n"] >= SAMPLES_OF_P95 else ""
+    return f"{median} of all CPUs ({tail}{counted(ppm['n'], 'sample')})"
 
 
 def _drift(drift_ns: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -190,5 +191,5 @@ def kjournald(
         for case in cases:
             say(*case.text())
         if output is not None:
-            wrote(output, f"spoolscope explain {kept[-1]} --blame")
+            wrote(output, f"spoolscope explain {quote(str(kept[-1]))} --blame")
     return 0 if all(case.as_expected for case in cases) else INCOMPLETE

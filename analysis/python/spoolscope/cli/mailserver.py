@@ -3,6 +3,7 @@
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -174,7 +175,7 @@ def command(**options: Any) -> int:
         if not complete:
             warn(f"the trace is incomplete: see 'spoolscope info {output}'")
         if not options["as_json"]:
-            wrote(output, f"spoolscope explain {output}")
+            wrote(output, f"spoolscope explain {quote(str(output))}")
     wrong = done.outcome.failed or done.outcome.left or done.outcome.beside_status
     return 0 if complete and not wrong else INCOMPLETE
 

@@ -2,10 +2,11 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from keyword import iskeyword
 from typing import Any, NoReturn
@@ -14,7 +15,8 @@ import click
 
 from spoolscope.cli.manual.pages import examples_first
 from spoolscope.cli.no_pandas import hide_pandas
-from spoolscope.cli.printing import say
+from spoolscope.cli.printing import NoReaderError, say
+from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import ERROR, USAGE, SpoolscopeError
 
@@ -28,6 +30,9 @@ REMEDIES = {
     errno.EPERM: MINE,
 }
 """By error of the operating system; ``USABLE`` is for the others."""
+INTERRUPTED = ("interrupted", "run the command again")
+INTERRUPTED_QUERY = "Query interrupted"
+"""DuckDB raises it, with RuntimeError, in place of KeyboardInterrupt."""
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 EPILOG = """\b
 Examples:
@@ -45,7 +50,7 @@ undecided.
 VERBS = {
     "doctor": "Say what this machine can trace, and why not.",
     "record": "Record the system calls on a mail spool.",
-    "top": "Show which processes use the spool now.",
+    "top": "Show which programs (--deep: processes) use the spool now.",
     "import": "Make a trace of what strace, blktrace or ftrace recorded.",
     "freeze": "Keep the last window of a flight recorder as a trace.",
     "info": "Show what a trace holds: duration, counts, loss.",
@@ -150,13 +155,29 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; the only place that prints errors."""
     if arguments is None and sys.argv[1:2] != ["fleet"]:
         hide_pandas()
-    sys.exit(_run(arguments))
+    _make_streams_usable()
+    with ending_on_signals():
+        code = _run(arguments)
+    sys.exit(code)
+
+
+def _make_streams_usable() -> None:
+    """Make every name printable, and let no file get the number of a closed stream."""
+    for number in range(3):
+        with suppress(OSError):
+            os.fstat(number)
+            continue
+        os.open(os.devnull, os.O_RDWR)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str] | None) -> int:
     try:
         result: Any = group.main(args=arguments, prog_name="spoolscope", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except SpoolscopeError as error:
         if error.said:
             say(*error.said, err=True)
@@ -168,8 +189,8 @@ def _run(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         return _usage(error)
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", "run the command again", ERROR)
-    except BrokenPipeError:
+        return _fail(*INTERRUPTED, ERROR)
+    except (NoReaderError, BrokenPipeError):
         _drop_stdout()
         return 0
     except OSError as error:
@@ -177,6 +198,8 @@ def _run(arguments: list[str] | None) -> int:
         remedy = REMEDIES.get(error.errno or 0, USABLE)
         return _fail(f"{name}{error.strerror or error}", remedy, ERROR)
     except Exception as error:
+        if isinstance(error, RuntimeError) and INTERRUPTED_QUERY in str(error):
+            return _fail(*INTERRUPTED, ERROR)
         # The last resort: inputs may be damaged in unforeseen ways.
         if TRACEBACK in os.environ:
             import traceback  # most commands never need it

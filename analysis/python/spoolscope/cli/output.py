@@ -16,7 +16,7 @@ import click
 from spoolscope.cli.printing import say
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import USAGE, SpoolscopeError
-from spoolscope.traces.files import regular
+from spoolscope.traces.files import check_text, regular
 from spoolscope.traces.output import discard
 from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.recording import Recording
@@ -131,8 +131,17 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
         inputs: Paths that are read, and so must not be removed.
 
     Raises:
-        SpoolscopeError: it exists and ``force`` is not set, or it is not spoolscope's to remove.
+        SpoolscopeError: it exists and ``force`` is not set, it is not spoolscope's to remove, or
+            it lies in a trace that is read.
     """
+    if str(path) == "-":
+        raise SpoolscopeError(
+            "-o - would write a file named '-'",
+            remedy="give a file's name, and print that",
+            exit_code=USAGE,
+        )
+    check_text(path)
+    _check_outside(path, inputs)
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
         # Before the work, which may take minutes.
         raise SpoolscopeError(
@@ -157,6 +166,18 @@ def claim_output(path: Path, *, force: bool, inputs: Sequence[Path] = ()) -> Ite
         raise
     finally:
         discard(place)
+
+
+def _check_outside(path: Path, inputs: Sequence[Path]) -> None:
+    """Refuse a path in a trace that is read; the directory of a replay may hold its report."""
+    parents = path.resolve().parents
+    for trace in (file.resolve() for file in inputs):
+        if trace in parents and (trace / "meta.json").exists():
+            raise SpoolscopeError(
+                f"output {path} lies in {trace}, which is read",
+                remedy="give another -o",
+                exit_code=USAGE,
+            )
 
 
 def _is_there(path: Path) -> bool:

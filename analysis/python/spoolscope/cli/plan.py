@@ -116,7 +116,8 @@ def _whole(summary: PlanSummary, found: dict[str, Any]) -> Iterable[str]:
     mib = 1 << 20
     yield f"{summary.syscalls:>12,}  calls"
     yield f"{summary.ops:>12,}  operations, with process life and what was held at start"
-    yield f"{summary.threads:>12,}  threads, in {summary.duration_ns / 1e9:,.2f} s"
+    length = f"{summary.duration_ns / 1e9:,.2f} s"
+    yield f"{summary.threads:>12,}  threads, those without calls of their own included, in {length}"
     left = {
         "calls before, which the snapshot has the effects of": summary.before_start,
         "calls never returned": summary.in_flight,

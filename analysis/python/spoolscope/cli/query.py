@@ -1,6 +1,6 @@
 """The verb query: SQL over a trace."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from itertools import islice
@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from spoolscope.analysis.asked import AskedTable, tables
 from spoolscope.cli.columns import table_lines
 from spoolscope.cli.grid import Cell, grid
 from spoolscope.cli.names import named, names_lines, names_options
@@ -20,7 +21,7 @@ from spoolscope.traces.trace import Trace
 
 TABLE, MARKDOWN, CSV, JSON, PARQUET = FORMATS = ("table", "markdown", "csv", "json", "parquet")
 SHOWN_ROWS = 50
-"""Most rows of a table on a terminal; the other formats have all."""
+"""Most rows of a table on a terminal; files and the other formats have all."""
 LINES_AT_A_TIME = 10_000
 
 EPILOG = """\b
@@ -81,8 +82,10 @@ def command(
     put = partial(_put, form=chosen, output=output, private=private)
     claimed = claim_output(output, force=force, inputs=[trace]) if output else nullcontext()
     with claimed:
-        if list_tables:
-            _list_tables(opened, sql, put, as_text=chosen == TABLE)
+        if list_tables and chosen == TABLE:
+            _put_lines(_lines_of_tables(opened, sql), output, private=private)
+        elif list_tables:
+            put(_columns_of_tables(opened, sql))
         elif sql is None:
             raise SpoolscopeError(
                 "no SQL given", remedy="give one SELECT, or see --tables", exit_code=USAGE
@@ -98,7 +101,13 @@ def command(
 
 def _by_suffix(output: Path) -> str:
     suffix = output.suffix.lstrip(".").lower().replace("md", MARKDOWN)
-    return suffix if suffix in FORMATS else TABLE
+    if suffix not in FORMATS:
+        raise SpoolscopeError(
+            f"-o {output} names no format",
+            remedy=f"add --format: {', '.join(FORMATS)}",
+            exit_code=USAGE,
+        )
+    return suffix
 
 
 def _put(reader: pa.RecordBatchReader, *, form: str, output: Path | None, private: bool) -> None:
@@ -109,7 +118,10 @@ def _put(reader: pa.RecordBatchReader, *, form: str, output: Path | None, privat
         with replacing(output, private=private) as file:
             write_parquet(reader, file)
         return
-    lines = {TABLE: _table_lines, MARKDOWN: _pipes, CSV: csv_lines, JSON: json_lines}[form](reader)
+    if form == TABLE:
+        lines = _table_lines(reader, None if output else SHOWN_ROWS)
+    else:
+        lines = {MARKDOWN: _pipes, CSV: csv_lines, JSON: json_lines}[form](reader)
     _put_lines(lines, output, private=private)
 
 
@@ -125,13 +137,13 @@ def _put_lines(lines: Iterable[str], output: Path | None, *, private: bool) -> N
             file.write("".join(f"{line}\n" for line in part).encode())
 
 
-def _table_lines(reader: pa.RecordBatchReader) -> Iterator[str]:
+def _table_lines(reader: pa.RecordBatchReader, most: int | None) -> Iterator[str]:
     from spoolscope.export.rows import cell
 
     rows: list[tuple[Cell, ...]] = []
     n = 0
     for batch in reader:
-        part = batch.slice(0, max(0, SHOWN_ROWS - n))
+        part = batch if most is None else batch.slice(0, max(0, most - n))
         columns = ([cell(value) for value in column.to_pylist()] for column in part.columns)
         rows += zip(*columns, strict=True)
         n += batch.num_rows
@@ -154,25 +166,26 @@ def _pipes(reader: pa.RecordBatchReader) -> Iterator[str]:
     yield from pipes(reader.schema.names, list(rows))
 
 
-def _list_tables(
-    trace: Trace, only: str | None, put: Callable[..., None], *, as_text: bool
-) -> None:
-    from spoolscope.analysis.asked import tables
-
+def _asked_tables(only: str | None) -> list[AskedTable]:
     known = tables()
     if only is not None and only not in known:
         raise SpoolscopeError(
             f"no table is called {only}", remedy=f"it is one of {', '.join(known)}", exit_code=USAGE
         )
-    chosen = [known[only]] if only is not None else list(known.values())
+    return [known[only]] if only is not None else list(known.values())
+
+
+def _lines_of_tables(trace: Trace, only: str | None) -> Iterator[str]:
     counts = trace.meta["counts"]
-    if as_text:
-        say(*(line for table in chosen for line in table_lines(table, counts.get(table.name))))
-        return
+    for table in _asked_tables(only):
+        yield from table_lines(table, counts.get(table.name))
+
+
+def _columns_of_tables(trace: Trace, only: str | None) -> pa.RecordBatchReader:
     rows = [
-        {"table": table.name, "one_row_is": table.row, "rows": counts.get(table.name)}
+        {"table": table.name, "one_row_is": table.row, "rows": trace.meta["counts"].get(table.name)}
         | {"column": c.name, "type": c.type, "unit": c.unit, "meaning": c.meaning}
-        for table in chosen
+        for table in _asked_tables(only)
         for c in table.columns
     ]
-    put(pa.Table.from_pylist(rows).to_reader())
+    return pa.Table.from_pylist(rows).to_reader()

@@ -25,7 +25,7 @@ from spoolscope.cli.output import (
     wrote,
 )
 from spoolscope.cli.printing import say
-from spoolscope.cli.record_rollup import TAKE_OVER, record_sums, refuse_for_rollup
+from spoolscope.cli.record_rollup import TAKE_OVER, record_sums, refuse_for_rollup, warn_of
 from spoolscope.cli.upkeep import Upkeep
 from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Limit
@@ -246,7 +246,7 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
         )
     _refuse_for_traces(options)
     with ending_on_signals(), progress(quiet=quiet) as show:
-        summary = record(request, show, _tell, _made)
+        summary = record(request, show, warn_of, _made)
     return _report(summary, as_json=as_json, command=bool(request.command))
 
 
@@ -257,10 +257,6 @@ def _refuse_for_traces(options: dict[str, Any]) -> None:
             remedy="add --rollup",
             exit_code=USAGE,
         )
-
-
-def _tell(what: str) -> None:
-    warn(f"the recording {what}")
 
 
 def _made(trace: Path) -> None:
@@ -349,5 +345,5 @@ def _report(summary: Summary, *, as_json: bool, command: bool = False) -> int:
         warn("no call touched the spool: is it the right directory, was there any load?")
     if not as_json:
         then = "info" if Recording.is_one(summary.trace) else "explain"
-        wrote(summary.trace, f"spoolscope {then} {summary.trace}")
+        wrote(summary.trace, f"spoolscope {then} {shlex.quote(str(summary.trace))}")
     return 0 if meta["complete"] else INCOMPLETE

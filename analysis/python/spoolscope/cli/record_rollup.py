@@ -1,10 +1,13 @@
 """The part of the verb record that keeps sums instead of calls: --rollup."""
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 
+from spoolscope.analysis.wording import counted, duration
 from spoolscope.cli.freeze_rules import all_cause_rules
 from spoolscope.cli.output import emit_json, warn, wrote
 from spoolscope.cli.printing import say
@@ -14,7 +17,7 @@ from spoolscope.replay.interrupts import ending_on_signals
 from spoolscope.tracers.request import Request
 from spoolscope.tracers.rolling import RolledUp, record_rollups
 from spoolscope.traces.digests import META
-from spoolscope.traces.errors import INCOMPLETE, USAGE, SpoolscopeError
+from spoolscope.traces.errors import ERROR, INCOMPLETE, USAGE, SpoolscopeError
 from spoolscope.traces.phases import Progress
 from spoolscope.traces.recording import CONTROL
 
@@ -65,7 +68,7 @@ def record_sums(
     with ending_on_signals(), show as progress, succeeded_by(words) as successor:
         try:
             done = record_rollups(
-                request, _ready_at(progress), _tell, made, each=upkeep, take_over=take_over
+                request, _ready_at(progress), warn_of, made, each=upkeep, take_over=take_over
             )
         finally:
             upkeep.end()
@@ -73,8 +76,10 @@ def record_sums(
     if as_json:
         emit_json(asdict(done))
     else:
-        say(f"{done.calls:,} calls in {done.minutes:,} minutes, lost {done.lost:,}{_cost(done)}")
-    if done.handed_over:
+        say(_recorded(done))
+    if successor.died:
+        warn("the recorder that took over has ended, and nothing is recorded: start it again")
+    elif done.handed_over:
         say("Another recorder has taken over", err=True)
     if done.failure:
         warn(f"the recorder ended early, and the minute that it was in is lost: {done.failure}")
@@ -87,7 +92,9 @@ def record_sums(
     if not done.calls:
         warn("no call touched the spool: is it the right directory, was there any load?")
     if not as_json:
-        wrote(done.directory)
+        wrote(done.directory, f"spoolscope fleet report {quote(str(done.directory))}")
+    if successor.died:
+        return ERROR  # a service manager starts it again
     return INCOMPLETE if done.failure or done.lost else 0
 
 
@@ -105,11 +112,22 @@ def _ready_at(progress: Progress) -> Progress:
     return show
 
 
+def _recorded(done: RolledUp) -> str:
+    # A recording begins and ends within minutes of the clock: their number is not its length.
+    length = duration(done.covered_ns)
+    rows = f"sums of {counted(done.minutes, 'minute')}"
+    return f"{done.calls:,} calls in {length}, {rows}, lost {done.lost:,}{_cost(done)}"
+
+
 def _cost(done: RolledUp) -> str:
     if not done.covered_ns:
         return ""
     return f"; the recorder took {100 * done.recorder_ns / done.covered_ns:.2g} % of a CPU"
 
 
-def _tell(what: str) -> None:
-    warn(f"the recording {what}")
+_NS = re.compile(r"\b(\d+) ns\b")
+
+
+def warn_of(what: str) -> None:
+    """Print what a recording says while it runs; the recorder gives all times in ns."""
+    warn(f"the recording {_NS.sub(lambda found: duration(int(found[1])), what)}")

@@ -3,9 +3,11 @@
 import contextlib
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from spoolscope.analysis.frozen import frozen_words
+from spoolscope.analysis.wording import counted
 from spoolscope.cli.names import marked, named, names_lines
 from spoolscope.cli.output import emit_json, next_line, wrapped
 from spoolscope.cli.printing import say
@@ -45,6 +47,7 @@ def show_recording(
         "ended_early": recording.control.get("early"),
         "hooks": recording.control.get("hooks", []),
         "segments_pending": len(recording.pending()),
+        "failures": recording.failures,
         "segments_skipped": recording.control["skipped"],
         "traces": traces,
     }
@@ -81,13 +84,15 @@ def _print(facts: dict[str, Any], recording: Recording, of_names: list[str]) -> 
         )
         say(*wrapped(line, then=" " * 14))
     say(
-        f"{len(facts['traces'])} traces, {facts['syscalls']:,} calls in"
+        f"{counted(len(facts['traces']), 'trace')}, {facts['syscalls']:,} calls in"
         f" {facts['duration_ns'] / 1e9:.1f} s, lost {facts['lost']:,}"
     )
     if facts["ended_early"]:
         say(f"The recording {facts['ended_early']}.")
     for ran in facts["hooks"]:
         say(f"--on-freeze {Ran(**ran).words}")
+    for failed in facts["failures"]:
+        say(*wrapped(f"The recording {failed['failure']}; its segments are kept."))
     if pid := facts["recorder_pid"]:
         say(f"Process {pid} records; {facts['segments_pending']} segments are open.")
     elif facts["segments_pending"]:
@@ -100,4 +105,5 @@ def _print(facts: dict[str, Any], recording: Recording, of_names: list[str]) -> 
     for line in of_names:
         say(line)
     if facts["traces"]:
-        say(next_line(f"spoolscope explain {recording.path / facts['traces'][-1]['name']}"))
+        newest = recording.path / facts["traces"][-1]["name"]
+        say(next_line(f"spoolscope explain {quote(str(newest))}"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -251,7 +252,7 @@ def command(**options: Any) -> int:
         _print_runs(rows)
         _print_causes(rows)
         _print_reasons(rows)
-        wrote(output, f"spoolscope compare {output}")
+        wrote(output, f"spoolscope compare {quote(str(output))}")
     return 0 if complete and all(is_true(row) for row in rows) else INCOMPLETE
 
 

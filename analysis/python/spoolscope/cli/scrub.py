@@ -1,6 +1,7 @@
 """The verb scrub."""
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -60,5 +61,5 @@ def command(
         emit_json({"trace": str(output), **facts})
     else:
         say(f"{hidden:,} names hidden; none of 8 bytes or more is left in the copy")
-        wrote(output, f"spoolscope {'gaps' if are_rollups else 'info'} {output}")
+        wrote(output, f"spoolscope {'gaps' if are_rollups else 'info'} {quote(str(output))}")
     return 0

@@ -32,6 +32,7 @@ class Successor:
 
     Attributes:
         took_over: It has taken over: it is to be the main process.
+        died: It had taken over, but has ended when this process does: nothing records any more.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -43,6 +44,7 @@ class Successor:
         self._words = list(words)
         self._process: subprocess.Popen[bytes] | None = None
         self.took_over = False
+        self.died = False
 
     def start(self, *_: Any) -> None:
         """Start it, unless it runs; one that failed may be tried again."""
@@ -51,9 +53,11 @@ class Successor:
 
     def settle(self) -> None:
         """Make it the main process, or end it if this one was ended meanwhile."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
-        if self.took_over:
+        if self._process.poll() is not None:
+            self.died = self.took_over
+        elif self.took_over:
             notify(MAINPID=self._process.pid)
         else:
             self._process.terminate()

@@ -91,8 +91,9 @@ def command(
     """Show which programs use the spool, every interval, until Ctrl-C.
 
     By program and systemd unit: calls, time in them, its causes, and the journal commits
-    that they asked for. These are the sums of 'record --rollup', and cost as little. A
-    terminal of 116 columns, --json and --csv have failed calls and blocked time, too.
+    that they asked for; by process only with --deep. These are the sums of 'record
+    --rollup', and cost as little: the first line says how much. A terminal of 116 columns,
+    --json and --csv have failed calls and blocked time, too.
 
     With --deep every call is recorded. On a terminal it is a screen of processes,
     mailboxes, files, causes and commits (keys p m f c j), to be sorted (s, r), filtered
@@ -140,12 +141,17 @@ def command(
         if form or no_clear or not can_be_a_screen():
             printer = FormPrinter(form, names=names) if form else None
             display = screen = Screen(
-                request.output, rows, clear=not no_clear, printer=printer, names=names
+                request.output,
+                rows,
+                clear=not no_clear,
+                printer=printer,
+                names=names,
+                count=count,
             )
             summary = record(request, lambda _what, _fraction: screen.look())
             screen.look()
         else:
-            display, summary = watch(request, names=names)
+            display, summary = watch(request, count, names=names)
     if summary.failure:
         warn(f"the recorder ended early: {summary.failure}")
     if display.skipped:
@@ -155,19 +161,25 @@ def command(
 
 @dataclass
 class Screen:
-    """Printer of each trace of a directory, once."""
+    """Printer of the traces of a directory, each once.
+
+    Attributes:
+        count: Number of intervals that are shown; None: all.
+        lost: Calls that were lost in them.
+    """
 
     place: Path
     rows: int
     clear: bool
     printer: FormPrinter | None = None
     names: bool = False
+    count: int | None = None
     lost: int = 0
     intervals: Intervals = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with the first trace."""
-        self.intervals = Intervals(self.place)
+        self.intervals = Intervals(self.place, self.count)
 
     @property
     def skipped(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from spoolscope.cli.output import wrote
@@ -28,10 +29,13 @@ class Intervals:
     """The traces of a recording, each once, as they come.
 
     Attributes:
+        most: Number of segments that were asked for; None: all. A recording ends some
+            milliseconds after the last one, in one more.
         skipped: Segments that were not shown.
     """
 
     place: Path
+    most: int | None = None
     skipped: int = 0
     _seen: set[str] = field(default_factory=set)
     _segment: int = 0
@@ -43,21 +47,24 @@ class Intervals:
         for trace, meta in Recording.open(self.place).described():
             if trace.name not in self._seen:
                 self._seen.add(trace.name)
-                self.skipped += int(meta["segment"]) - self._segment - 1
-                self._segment = int(meta["segment"])
+                segment = int(meta["segment"])
+                if self.most is not None and segment > self.most:
+                    continue
+                self.skipped += segment - self._segment - 1
+                self._segment = segment
                 yield trace
 
 
-def watch(request: Request, *, names: bool) -> "tuple[Live, Summary]":
-    """Record, with the screen, until its user leaves or the time is up."""
+def watch(request: Request, count: int | None, *, names: bool) -> "tuple[Live, Summary]":
+    """Record, with the screen, until its user leaves or so many intervals are over."""
     from spoolscope.tracers.session import record
 
     with ThreadPoolExecutor(1) as worker:
-        live = Live(request, worker, names=names)
+        live = Live(request, worker, count, names=names)
         with Terminal() as live.terminal:
             summary = record(request, live.tick)
     for trace in live.kept:
-        wrote(trace, f"spoolscope explain {trace}")
+        wrote(trace, f"spoolscope explain {quote(str(trace))}")
     return live, summary
 
 
@@ -71,9 +78,11 @@ class Live:
 
     terminal: Terminal
 
-    def __init__(self, request: Request, worker: ThreadPoolExecutor, *, names: bool) -> None:
+    def __init__(
+        self, request: Request, worker: ThreadPoolExecutor, count: int | None, *, names: bool
+    ) -> None:
         self._request, self._worker = request, worker
-        self._intervals = Intervals(request.output)
+        self._intervals = Intervals(request.output, count)
         self._waiting: list[Path] = []
         self._studied: tuple[Future[Interval], Path] | None = None
         self._shown: Path | None = None

@@ -25,6 +25,9 @@ WIDE = 116
 """Columns of a terminal that takes the whole table."""
 UNIT, NARROW_UNIT = 24, 14
 """Columns of a unit; of a longer name the end is shown, as control groups begin alike."""
+NO_UNIT = "/"
+"""Unit of a program in the root control group, which is in no unit."""
+DEEPER = "Processes (PIDs), mailboxes and files: --deep"
 
 
 def show_sums(
@@ -56,7 +59,7 @@ def show_sums(
             continue
         if clear:
             click.clear()  # does nothing unless stdout is a terminal
-        say(*lines(found, rows, width), *of_hidden(found, rows), "")
+        say(*lines(found, rows, width), DEEPER, *of_hidden(found, rows), "")
     if live.failure:
         warn(f"the recorder ended early: {live.failure}")
     if lost:
@@ -86,8 +89,9 @@ def lines(found: "SummedInterval", rows: int, width: int = 80) -> Iterator[str]:
     for use in found.programs[:rows]:
         if wide:
             failed, blocked = f" {use.failed:>6}", f" {duration(use.blocked_ns):>8}"
+        unit = "-" if use.unit == NO_UNIT else use.unit
         yield (
-            f"{shown(use.comm):<15} {fitting(use.unit, room):<{room}} {use.calls:>7}{failed} "
+            f"{shown(use.comm):<15} {fitting(unit, room):<{room}} {use.calls:>7}{failed} "
             f"{duration(use.time_ns):>8}{blocked} {use.commits:>7}  "
             f"{_mostly(use.causes, use.time_ns, 2 if wide else 1)}"
         )

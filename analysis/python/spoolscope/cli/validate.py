@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,7 +96,7 @@ def command(trace: Path, against: tuple[str, ...], **options: Any) -> int:
     else:
         say(*text(found))
         if not options["replays"]:
-            wrote(output, f"spoolscope compare {output}")
+            wrote(output, f"spoolscope compare {quote(str(output))}")
     for sentence in found.warnings:
         warn(sentence)
     return 0

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -144,7 +145,7 @@ def command(**options: Any) -> int:
         say(*lines(asked, found, str(value["kernel"])))
         first = asked.out / rows[0]["run"]
         trace = next(iter(sorted(first.glob("*.trace"))), None)
-        wrote(asked.out, f"spoolscope explain {trace}" if trace else None)
+        wrote(asked.out, f"spoolscope explain {quote(str(trace))}" if trace else None)
     return 0
 
 

@@ -9,6 +9,8 @@ from spoolscope.analysis.demands.language import Demand
 from spoolscope.analysis.wording import duration, interval, percent
 
 FAILS, PASSES, UNDECIDED = "fails", "passes", "undecided"
+SAID = {FAILS: "holds (exit 4)", PASSES: "does not hold", UNDECIDED: "undecided (exit 5)"}
+"""Decisions in words: the comparison fails if the expression holds."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Decision:
         """The decision in a sentence."""
         found = self._found()
         end = f": {self.why}" if self.why else ""
-        return f"{self.decision}: {self.expression} ({self.candidate}: {found}){end}"
+        return f"{SAID[self.decision]}: {self.expression} ({self.candidate}: {found}){end}"
 
     def _found(self) -> str:
         if self.value is None or math.isnan(self.value):

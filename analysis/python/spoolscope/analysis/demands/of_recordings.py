@@ -27,7 +27,9 @@ from spoolscope.analysis.recordings.resampling import Moved
 from spoolscope.analysis.stats import MINIMUM_BLOCKS
 
 RULE_OF_THREE = 3
-"""By n calls without one that is slow, less than 3/n of calls are slow, with 95 % confidence."""
+"""After n windows without a slow call, less than 3/n of windows have one, with 95 % confidence.
+
+The window is counted and not the call: slow calls come together, and in a bad second all may be."""
 FEW_WINDOWS = f"a recording has fewer than {MINIMUM_BLOCKS} windows of 1 s: record longer"
 
 
@@ -96,8 +98,8 @@ def _measured(moved: Moved, demand: Demand, between: Between) -> Measured:
     why = "" if between.judge.has_interval else FEW_WINDOWS
     if not demand.relative:
         if moved.candidate == 0 and demand.metric.kind == OVER and not why:
-            n = len(between.lengths(demand.metric.calls)[1][1])
-            return Measured(0.0, 0.0, min(1.0, RULE_OF_THREE / n))
+            windows, _ = between.lengths(demand.metric.calls)[1]
+            return Measured(0.0, 0.0, min(1.0, RULE_OF_THREE / len(np.unique(windows))))
         return Measured(moved.candidate, moved.own_low, moved.own_high, why)
     if moved.low is not None or not between.judge.has_interval or moved.reference > 0:
         return Measured(_known(moved.ratio), moved.low, moved.high, why or _rare(moved))

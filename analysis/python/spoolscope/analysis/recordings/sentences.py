@@ -146,6 +146,12 @@ def _of_side(name: str, side: Windows) -> Iterable[str]:
     meta = side.trace.meta
     if not meta.get("complete", False):
         yield f"{name} is not complete ({count(meta.get('lost', 0))} records lost)."
+    whole, compared = int(meta["counts"]["syscalls"]), round(float(side.sums["calls"].sum()))
+    if compared < whole:
+        yield (
+            f"{name} has {count(whole)} calls, of which {count(whole - compared)} are left out: "
+            "those before its snapshot was taken, file locking, and calls that had not returned."
+        )
     if meta.get("shed"):
         yield f"{name} left {count(meta['shed'])} calls out to keep to --max-overhead."
     if meta.get("imported"):
@@ -169,10 +175,12 @@ def _of_names(between: Between) -> Iterable[str]:
 
 def _method(between: Between) -> str:
     ours, theirs = between.reference, between.candidate
-    runs = (run_length(ours.n), run_length(theirs.n))
+    said = " and ".join(
+        f"{side.n} windows of {side.window_ns / 1e9:.3g} s, drawn {run_length(side.n)} at a time"
+        for side in (ours, theirs)
+    )
     return (
-        f"Method: windows of {ours.window_ns / 1e9:.3g} and {theirs.window_ns / 1e9:.3g} s "
-        f"({ours.n} and {theirs.n}), drawn again in runs of {runs[0]} and {runs[1]} (circular "
+        f"Method of the intervals: the recordings are cut into {said}, with replacement (circular "
         "block bootstrap, Student's t on logarithms, 95 %, each by itself). They tell how much "
         "each recording varies in itself; two days without any change differ, too."
     )
