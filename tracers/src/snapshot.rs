@@ -247,7 +247,7 @@ fn task(
         task.flags |= TASK_CHROOTED;
     }
     let bytes = |path: PathBuf| path.into_os_string().into_vec();
-    let cwd = views.here(pid, bytes(cwd));
+    let cwd = views.directory(pid, task.cwd_dev, bytes(cwd));
     to.send(Found::Task(task, cwd, root, bytes(exe)))?;
     Ok(())
 }

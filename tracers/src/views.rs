@@ -81,6 +81,20 @@ pub struct Names {
     places: Vec<Vec<u8>>,
 }
 
+fn place_of(spool: &Spool) -> Vec<u8> {
+    spool.mount.as_os_str().as_bytes().to_vec()
+}
+
+/// Return true if a name is that of a directory, or one below it.
+fn begins_with(name: &[u8], directory: &[u8]) -> bool {
+    matches!(name.strip_prefix(directory), Some([] | [b'/', ..]))
+}
+
+/// Return the form of proc(5) for a name that lies below no root directory.
+fn unreachable(name: &[u8]) -> Vec<u8> {
+    [b"(unreachable)", name].concat()
+}
+
 impl Names {
     fn new(found: &BTreeMap<PathBuf, PathBuf>, same_root: bool, spools: &[Spool]) -> Names {
         let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
@@ -91,7 +105,7 @@ impl Names {
         Names {
             spools: pairs.filter(|(alias, _)| alias != b"/").collect(),
             same_root,
-            places: spools.iter().map(|spool| bytes(&spool.mount)).collect(),
+            places: spools.iter().map(place_of).collect(),
         }
     }
 
@@ -118,11 +132,8 @@ impl Names {
     }
 
     fn reads_like_a_spool(&self, name: &[u8]) -> bool {
-        let mut ends = self
-            .places
-            .iter()
-            .filter_map(|place| name.strip_prefix(&place[..]));
-        ends.any(|end| matches!(end, [] | [b'/', ..]))
+        let mut places = self.places.iter();
+        places.any(|place| begins_with(name, place))
     }
 }
 
@@ -396,6 +407,22 @@ impl Foreign {
         })
     }
 
+    /// Return a working directory as it reads here; `dev` is 0 if its device is unknown. That of
+    /// a chrooted process in another namespace may read like the spool and be another filesystem.
+    pub fn directory(&mut self, pid: u32, dev: u32, path: Vec<u8>) -> Vec<u8> {
+        let here = self.here(pid, path);
+        let on_spool = dev == 0 || self.spools.iter().any(|spool| spool.dev == dev);
+        let mut places = self.spools.iter().map(place_of);
+        if on_spool || !places.any(|place| begins_with(&here, &place)) || self.shares_mounts(pid) {
+            return here;
+        }
+        unreachable(&here)
+    }
+
+    fn shares_mounts(&self, pid: u32) -> bool {
+        namespace(pid).is_ok_and(|number| number == self.own)
+    }
+
     /// Return a path of a process as it reads here. One that has no name here begins as those of
     /// proc(5) do that lie below no root directory.
     pub fn here(&mut self, pid: u32, path: Vec<u8>) -> Vec<u8> {
@@ -409,7 +436,7 @@ impl Foreign {
         };
         match names.map(|names| names.here(&path)) {
             None => path,
-            Some(here) => here.unwrap_or_else(|| [b"(unreachable)", &path[..]].concat()),
+            Some(here) => here.unwrap_or_else(|| unreachable(&path)),
         }
     }
 

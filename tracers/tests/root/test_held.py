@@ -130,7 +130,7 @@ def test_every_trace_of_a_divided_recording_has_them(spool, hold, tmp_path):
         Request(
             spools=[mount],
             output=output,
-            duration_s=2,
+            duration_s=4,  # a slow machine takes a second for a part
             keep_names=True,
             rotate=Limit(age_s=0.5),
         )

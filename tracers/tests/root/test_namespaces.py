@@ -210,14 +210,20 @@ def test_mounts_made_later_are_seen(spool, tmp_path):
     assert ("early",) not in found
 
 
-def test_another_filesystem_at_the_same_place_is_no_spool(spool, tmp_path):
+@pytest.mark.parametrize("way", ["chdir", "chroot"])
+def test_another_filesystem_at_the_same_place_is_no_spool(way, spool, tmp_path):
     """A container works in a filesystem of its own that is mounted where the spool is here."""
     mount, image = spool("ext4"), tmp_path / "other"
     with image.open("wb") as file:
         file.truncate(16 << 20)
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    inside = f"mount -o loop {image} {mount}; cd {mount}; echo ready; exec sleep 60"
-    other = subprocess.Popen(["unshare", "-m", "sh", "-c", inside], stdout=subprocess.PIPE)
+    to = {"chdir": ".", "chroot": "/"}[way]
+    work = (
+        f"import os, time; os.{way}({str(mount)!r}); os.chdir({to!r}); "
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    inside = f'mount -o loop {image} {mount} && exec {sys.executable} -c "$0"'
+    other = subprocess.Popen(["unshare", "-m", "sh", "-c", inside, work], stdout=subprocess.PIPE)
     assert other.stdout.readline() == b"ready\n"
     calls = f"cd {mount} && mkdir box && (cd box; touch a; mv a b); rm -r box"
     try:
