@@ -313,6 +313,7 @@ fn after(task: &mut Task, op: &PlanOp, kind: Kind, ret: i64) {
         Kind::Chdir | Kind::Fchdir => task.process.cwd.store(op.path, Relaxed),
         Kind::Map if op.ret >= 0 => mapped::note(task, op, ret as usize),
         Kind::Fcntl => change_bits(task, op),
+        Kind::Seek if ret == 0 => task.process.fds.rewind(op.fd),
         _ => {}
     }
 }

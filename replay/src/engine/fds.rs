@@ -3,7 +3,7 @@
 use anyhow::Result;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering::Relaxed};
 
 use spoolscope_traces::records::NONE;
 
@@ -17,6 +17,8 @@ struct Slot {
     real: AtomicI32,
     path: AtomicU32,
     bits: AtomicU32,
+    /// Bytes by which listings through it are ahead of the recorded ones.
+    ahead: AtomicI64,
 }
 
 /// The real descriptor that a recorded one is bound to.
@@ -120,7 +122,19 @@ impl FdTable {
         ];
         let bits = bits.iter().map(|(is, bit)| u32::from(*is) * bit).sum();
         slot.bits.store(bits, Relaxed);
+        slot.ahead.store(0, Relaxed);
         slot.real.store(open.real + 1, Relaxed);
+    }
+
+    /// Adds to the bytes by which listings are ahead of the recorded ones; returns the sum.
+    pub fn get_ahead(&self, fd: i32, bytes: i64) -> i64 {
+        let slot = usize::try_from(fd).ok().and_then(|fd| self.slots.get(fd));
+        slot.map_or(0, |slot| slot.ahead.fetch_add(bytes, Relaxed) + bytes)
+    }
+
+    /// Notes that a listing begins again.
+    pub fn rewind(&self, fd: i32) {
+        self.get_ahead(fd, -self.get_ahead(fd, 0));
     }
 
     /// Forgets a recorded number and returns its descriptor.

@@ -20,16 +20,25 @@ pub fn plain(task: &mut Task, op: &PlanOp, kind: Kind) -> Result<i64, Refusal> {
     if kind == Kind::Fcntl || kind == Kind::Flock {
         return Ok(task.lock_in_turn(op, shape.number, registers));
     }
-    Ok(until_done(op, shape.number, registers, |_| ()))
+    Ok(until_done(reads_on(op), shape.number, registers, |_| ()))
 }
 
-/// Makes a call. A listing that must show more names than were recorded is read to its end.
-pub fn until_done(op: &PlanOp, number: i64, registers: [i64; 6], mut take: impl FnMut(i64)) -> i64 {
-    let reads_on = op.arg == semantics::READS_ON && semantics::kind(op) == Kind::Getdents;
+/// Returns whether a listing must show more names than were recorded.
+pub fn reads_on(op: &PlanOp) -> bool {
+    op.arg == semantics::READS_ON && semantics::kind(op) == Kind::Getdents
+}
+
+/// Makes a call, until it has nothing more to return if a listing is to be read to its end.
+pub fn until_done(
+    to_end: bool,
+    number: i64,
+    registers: [i64; 6],
+    mut take: impl FnMut(i64),
+) -> i64 {
     loop {
         let ret = syscall(number, registers);
         take(ret);
-        if ret <= 0 || !reads_on {
+        if ret <= 0 || !to_end {
             return ret;
         }
     }

@@ -161,7 +161,7 @@ impl Task {
             Kind::LeftOut => Ok((op.ret, (VERDICT_SAME, REASON_NONE))),
             Kind::Getdents => match self.context.listings.of(at) {
                 Some(listing) => listing::read(self, op, at, listing),
-                None => call::make(self, op, kind),
+                None => listing::read_unknown(self, op),
             },
             _ => call::make(self, op, kind),
         };

@@ -12,7 +12,7 @@ pub type Verdict = (u8, u8);
 /// Reason why a call is not made.
 pub type Refusal = u8;
 
-const SAME: Verdict = (VERDICT_SAME, REASON_NONE);
+pub const SAME: Verdict = (VERDICT_SAME, REASON_NONE);
 
 /// Type and size that a stat call returned.
 #[derive(Clone, Copy, Debug)]
