@@ -43,6 +43,21 @@ def test_losses_of_every_kind_are_said(builder):
     assert "complete" in third
 
 
+@pytest.mark.parametrize(("nameless", "said"), [(1, False), (2, True)])
+def test_calls_without_names_are_said(nameless, said, builder):
+    for seq in range(100):
+        builder.call("fsync", seq * 100, 10)
+    found = explain(builder.write(paths_unresolved=nameless))
+    assert found.remarks == (
+        [
+            f"The names of {nameless} of 100 calls are not known: they are in no sum by directory, "
+            "mailbox or file, and a replay cannot make those calls that need them."
+        ]
+        if said
+        else []
+    )
+
+
 def test_stacks_without_symbols_are_said(builder):
     builder.call("fsync", 0, 10, (("0xffffffff81000000 < 0xffffffff82000000", 1000),))
     found = explain(builder.write())

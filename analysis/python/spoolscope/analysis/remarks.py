@@ -48,6 +48,7 @@ def remarks(
     return [
         *_imported(meta),
         *_lost(con, meta),
+        *_nameless(meta),
         *_segments(parts),
         *_unnamed(con, meta, parts),
         *(_evidence(meta) if blame else ()),
@@ -68,6 +69,15 @@ def _lost(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> Iterator[s
         yield f"Of the records lost, by kind: {said}; what they would have explained is not."
     if not meta.get("complete", False):
         yield "The recorder did not declare this trace complete."
+
+
+def _nameless(meta: Mapping[str, Any]) -> Iterator[str]:
+    calls, nameless = int(meta["counts"]["syscalls"]), int(meta.get("paths_unresolved", 0))
+    if nameless > 0.01 * calls:
+        yield (
+            f"The names of {nameless:,} of {calls:,} calls are not known: they are in no sum by "
+            "directory, mailbox or file, and a replay cannot make those calls that need them."
+        )
 
 
 def _segments(parts: Split) -> Iterator[str]:
