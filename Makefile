@@ -50,23 +50,23 @@ notebooks: ## run them and write notebooks/rendered (sudo; SPOOLSCOPE_SCALE, _RO
 	@.venv/bin/python .ci/render_notebooks.py
 
 docs: ## build/site: the documentation as a site, with commands, causes and tables from the sources
-	@.ci/setup test
+	@.ci/setup pack
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 wheel: ## dist/: a wheel for any platform, and one with the native programs for this architecture
-	@.ci/setup test
+	@.ci/setup pack
 	@.ci/wheel
 
 deb: ## dist/: a package with services for always-on recording, for this release (RELEASES=all: Debian 12, 13, Ubuntu 24.04)
-	@.ci/setup test
+	@.ci/setup pack
 	@.ci/deb $(RELEASES)
 
 arm64: ## dist/: the same for arm64, cross-compiled in a Debian 12 below build/ (sudo; 2 GB)
-	@.ci/setup test
+	@.ci/setup pack
 	@.ci/arm64
 
 release: ## dist/: wheels, sdist, packages, checksums, a list of all parts; and a tag
-	@.ci/setup test
+	@.ci/setup pack
 	@.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[release]'
 	@.ci/release
 

@@ -22,6 +22,8 @@ from spoolscope.traces.phases import Progress
 from spoolscope.traces.recording import CONTROL
 
 TAKE_OVER = "--take-over"
+_SUMMING = ("taking the snapshot", "recording")
+"""Phases of a recording in which calls are summed."""
 
 
 def refuse_for_rollup(request: Request) -> None:
@@ -82,9 +84,10 @@ def record_sums(
     elif done.handed_over:
         say("Another recorder has taken over", err=True)
     if done.failure:
-        warn(f"the recorder ended early, and the minute that it was in is lost: {done.failure}")
-    for mount in done.unmounted:
-        warn(f"the spool {mount} was unmounted: of what was done after that nothing may be summed")
+        warn(f"the recorder ended early: {done.failure}")
+    missed = () if done.failure else (*done.unmounted, *done.hidden)
+    for spool in missed:
+        warn(f"{spool} was unmounted, or hidden: of what was done after that nothing may be summed")
     if done.lost:
         warn(f"{done.lost:,} calls are in no sum: a table of the kernel was full")
     if done.command_status:
@@ -95,18 +98,23 @@ def record_sums(
         wrote(done.directory, f"spoolscope fleet report {quote(str(done.directory))}")
     if successor.died:
         return ERROR  # a service manager starts it again
-    return INCOMPLETE if done.failure or done.lost else 0
+    return INCOMPLETE if done.failure or done.lost or missed else 0
 
 
 def _ready_at(progress: Progress) -> Progress:
-    """Return a display of progress that tells a service manager when the recording has begun."""
-    begun = False
+    """Return a display of progress that tells a service manager what the recorder does.
+
+    It is ready once calls are summed, which goes on during the snapshot for a flight recorder: that
+    of a spool of very many names takes longer than a service manager waits.
+    """
+    said = ""
 
     def show(phase: str, share: float | None) -> None:
-        nonlocal begun
-        if not begun and phase.startswith("recording"):
-            begun = True
-            notify(READY=1)
+        nonlocal said
+        doing = next((one for one in _SUMMING if phase.startswith(one)), said)
+        if doing != said:
+            notify(STATUS=doing, **({} if said else {"READY": 1}))
+            said = doing
         progress(phase, share)
 
     return show
