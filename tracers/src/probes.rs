@@ -69,6 +69,12 @@ impl<'a> Probes<'a> {
         }
     }
 
+    /// Return descriptions of the calls that have not returned, none if they cannot be read.
+    pub fn listed_under_way(&self) -> Value {
+        let calls = self.under_way().unwrap_or_default();
+        under_way::listed(calls, host::clock(libc::CLOCK_MONOTONIC) as u64)
+    }
+
     /// Return the threads whose EXIT record found no room in the ring, each only once.
     pub fn unreported_exits(&self) -> Result<Vec<Task>> {
         let mut found = Vec::new();

@@ -293,12 +293,17 @@ impl<'a> Rotation<'a> {
     pub fn freeze(&mut self, freeze: &Freeze, last: Option<u32>) -> Result<()> {
         let kept = self.ring.drain(..).map(|segment| segment.number);
         let numbers: Vec<u32> = kept.chain(last).collect();
+        let under_way = match last {
+            Some(_) => Value::Null, // the meta data of the end has them
+            None => self.probes.listed_under_way(),
+        };
         self.last_freeze = Some(Instant::now());
         answer::say(
             self.options,
             &merged(
                 &json!({
                     "event": "frozen", "why": freeze.why, "rule": freeze.rule, "numbers": numbers,
+                    "under_way": under_way,
                 }),
                 &freeze.about,
             ),

@@ -214,6 +214,7 @@ fn record(
 
     drop(links); // detach: from here on no call is counted any more
     let clocks = host::clock_pair();
+    let under_way = probes.listed_under_way();
     pump.drain()?;
     pump.end_rollup(clocks.0 as u64)?;
     store_tasks(&segments, &probes.living()?)?;
@@ -222,10 +223,10 @@ fn record(
     if let Some(error) = failure.borrow_mut().take() {
         return Err(error);
     }
-    let mut meta = merged(&first, &probes.end_meta(clocks)?);
+    let known = json!({"ended": end.name(), "command_status": status.map(exit_code)});
+    let mut meta = merged(&merged(&first, &probes.end_meta(clocks)?), &known);
+    meta["under_way"] = under_way;
     pump.tell(&mut meta);
-    meta["ended"] = end.name().into();
-    meta["command_status"] = json!(status.map(exit_code));
     rotation.finish(&meta)
 }
 

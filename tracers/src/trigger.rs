@@ -19,7 +19,7 @@ use crate::host;
 use crate::probes::Probes;
 use crate::rules::{Limit, Rule};
 use crate::symbols::Functions;
-use crate::under_way::UnderWay;
+use crate::under_way::{UnderWay, name_frames};
 
 /// Looks at calls and locks under way within the shortest limit of a rule.
 const LOOKS: u32 = 10;
@@ -311,13 +311,9 @@ impl Freeze {
     /// Replace the addresses of the stack on which a call sleeps by names, as far as they are
     /// known.
     fn name_frames(&mut self) {
-        let Some(frames) = self.about.pointer_mut("/in_flight/frames") else {
-            return;
-        };
-        let functions = Functions::read().ok();
-        let addresses = frames.as_array().into_iter().flatten();
-        let names = addresses.filter_map(|at| functions.as_ref()?.at(at.as_u64()?));
-        *frames = names.collect::<Vec<_>>().into();
+        if let Some(frames) = self.about.pointer_mut("/in_flight/frames") {
+            name_frames(frames, Functions::read().ok().as_ref());
+        }
     }
 
     fn by(rule: &Rule, why: String, about: Value, subject: Option<String>) -> Freeze {

@@ -7,6 +7,10 @@ use spoolscope_traces::calls;
 use spoolscope_traces::records::STACK_FRAMES;
 
 use crate::iterators;
+use crate::symbols::Functions;
+
+/// The most calls that the end of a recording lists, the longest ones.
+const LISTED: usize = 100;
 
 /// `struct call_under_way` of under_way.bpf.h, with the stack.
 #[repr(C)]
@@ -40,9 +44,32 @@ impl UnderWay {
             "syscall": name, "start_ns": self.start_ns,
             "ns": now_ns.saturating_sub(self.start_ns),
             "dev": self.dev, "ino": self.ino, "in_directory": self.in_directory != 0,
-            "frames": self.frames(),
+            "frames": if self.out_ns == 0 { &[] } else { self.frames() },
         })
     }
+}
+
+/// Return the descriptions of the longest calls, for the trace that ends now.
+pub fn listed(mut calls: Vec<UnderWay>, now_ns: u64) -> Value {
+    calls.sort_by_key(|call| call.start_ns);
+    calls.truncate(LISTED);
+    let functions = match calls.is_empty() {
+        true => None,
+        false => Functions::read().ok(),
+    };
+    let listed = calls.iter().map(|call| {
+        let mut about = call.as_json(now_ns);
+        name_frames(&mut about["frames"], functions.as_ref());
+        about
+    });
+    listed.collect()
+}
+
+/// Replace the addresses of a stack by names, as far as they are known.
+pub fn name_frames(frames: &mut Value, functions: Option<&Functions>) {
+    let addresses = frames.as_array().into_iter().flatten();
+    let names = addresses.filter_map(|at| functions?.at(at.as_u64()?));
+    *frames = names.collect::<Vec<_>>().into();
 }
 
 /// Return a name in a fixed-size field; bytes that are not UTF-8 become replacement characters.

@@ -80,6 +80,8 @@ def test_each_fault_freezes_and_says_which_it_was(slow_spool, tmp_path, hook):
     called = flight["in_flight"]
     assert (called["pid"], called["syscall"]) == (waiter, "fcntl")
     assert 400e6 < called["dur_ns"] < 900e6
+    under_way = Trace.open(traces[0]).meta["under_way"]
+    assert (waiter, called["ts_ns"]) in [(call["pid"], call["ts_ns"]) for call in under_way]
     assert re.match(
         rf"Frozen by fcntl on lock of python\S* \(process {waiter}\), which had not returned for"
         r" \d+ ms at [\d:]+ UTC: it waits for file locks\. The rule was: in-flight > 400ms\.",

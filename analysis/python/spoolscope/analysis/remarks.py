@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 
+from spoolscope.analysis.hangs import hanging
 from spoolscope.analysis.split import Split
 
 KERNELS = ((5, 15), (6, 18))
@@ -46,6 +47,7 @@ def remarks(
         blame: Also list what the blame lacks.
     """
     return [
+        *hanging(con, meta),
         *_imported(meta),
         *_lost(con, meta),
         *_nameless(meta),

@@ -14,7 +14,7 @@ from spoolscope.tracers.call_index import CallIndex
 from spoolscope.tracers.commits import commit_columns
 from spoolscope.tracers.edge import edge
 from spoolscope.tracers.faults import fault_columns
-from spoolscope.tracers.frozen import frozen_meta
+from spoolscope.tracers.frozen import frozen_meta, under_way_meta
 from spoolscope.tracers.held import lock_columns, mapping_columns
 from spoolscope.tracers.inodes import Inodes
 from spoolscope.tracers.journal import journal_columns
@@ -159,6 +159,8 @@ def write(
     meta["edge"] = edge(capture, resolved, names.device)
     if frozen is not None:
         meta["frozen"] = frozen_meta(capture, frozen, meta, inodes)
+    going_on = (frozen or {}).get("under_way") or capture.meta.get("under_way") or []
+    meta["under_way"] = under_way_meta(capture, going_on, meta, inodes)
     meta["user_stacks"] = user
     meta["block_trace"] = blocks.facts if blocks else None
     meta = private.meta(meta) if private is not None else meta

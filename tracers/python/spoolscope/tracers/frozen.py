@@ -1,6 +1,6 @@
-"""The cause for which a flight recorder was frozen, in the form of meta.json."""
+"""Calls that had not returned, and the cause of a freeze, in the form of meta.json."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,41 @@ from spoolscope.tracers.inodes import Inodes
 from spoolscope.traces.capture import Capture
 
 Found = Mapping[str, Any]
+
+
+def under_way_meta(
+    capture: Capture, calls: Sequence[Found], meta: Found, inodes: Callable[[], Inodes]
+) -> list[dict[str, Any]]:
+    """Return ``under_way`` of meta.json: the calls that had not returned at the end.
+
+    Args:
+        capture: The capture.
+        calls: Their descriptions by the recorder.
+        meta: The rest of meta.json: start_ns, duration_ns.
+        inodes: Returns the names of files by inode.
+    """
+    return [_going_on(capture, call, "start_ns", meta, inodes, _IN_FLIGHT) for call in calls]
+
+
+def _going_on(
+    capture: Capture,
+    found: Found,
+    since: str,
+    meta: Found,
+    inodes: Callable[[], Inodes],
+    kept: tuple[str, ...],
+) -> dict[str, Any]:
+    path_id = None
+    if found["ino"]:
+        file = (np.array([found["dev"]]), np.array([found["ino"]], np.uint64))
+        now = np.array([capture.start_mono_ns + meta["duration_ns"]], np.uint64)
+        path_id = _known(int(inodes().path(*file, now)[0]))
+    return {
+        "ts_ns": int(found[since]) + capture.start_real_ns - capture.start_mono_ns,
+        "dur_ns": int(found["ns"]),
+        "path_id": path_id,
+        **{name: found[name] for name in kept},
+    }
 
 
 def frozen_meta(
@@ -24,20 +59,8 @@ def frozen_meta(
     """
     shift = capture.start_real_ns - capture.start_mono_ns
 
-    def path_id(found: Found) -> int | None:
-        if not found["ino"]:
-            return None
-        file = (np.array([found["dev"]]), np.array([found["ino"]], np.uint64))
-        now = np.array([capture.start_mono_ns + meta["duration_ns"]], np.uint64)
-        return _known(int(inodes().path(*file, now)[0]))
-
     def going_on(found: Found, since: str, kept: tuple[str, ...]) -> dict[str, Any]:
-        return {
-            "ts_ns": int(found[since]) + shift,
-            "dur_ns": int(found["ns"]),
-            "path_id": path_id(found),
-            **{name: found[name] for name in kept},
-        }
+        return _going_on(capture, found, since, meta, inodes, kept)
 
     call, lock, flight, commits = (event.get(w) for w in ("call", "lock", "in_flight", "commits"))
     return {

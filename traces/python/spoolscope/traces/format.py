@@ -86,6 +86,12 @@ META_FIELDS = (
         "listed at the end.",
     ),
     ("calls_in_flight", "Calls that had not returned when the recording ended."),
+    (
+        "under_way",
+        "Of these the longest, which are in no table: begin, length so far, pid, tid, comm, call, "
+        "path_id of the file, or in_directory of the directory in which a name is looked up, and "
+        "the functions of the stack on which it sleeps; none if it runs.",
+    ),
     ("requests_unfinished", "Block requests whose completion was not seen: in flight, or missed."),
     (
         "requests_not_completed",

@@ -29,7 +29,7 @@ _SUMS = (
     "recorder_cpu_ns",
 )
 _BEGINNINGS = ("tree", "borders")
-_ENDS = ("end_mono_ns", "end_real_ns", "ended", "command_status")
+_ENDS = ("end_mono_ns", "end_real_ns", "ended", "command_status", "under_way")
 
 
 def join(segments: list[Capture]) -> Capture:

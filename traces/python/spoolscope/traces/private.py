@@ -70,20 +70,22 @@ class Hiding:
         return cls(key, programs, book_file(file, key_id(key)))
 
 
-def frozen_with(meta: dict[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
-    """Return the part ``frozen`` of meta.json with names of programs changed by ``shown``.
+def with_programs(meta: dict[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
+    """Return ``frozen`` and ``under_way`` of meta.json with names of programs changed by ``shown``.
 
-    The result is empty if meta.json has no such part.
+    The result has those of them that meta.json has.
     """
+    calls = [{**call, "comm": shown(call["comm"])} for call in meta.get("under_way") or ()]
+    found: dict[str, Any] = {"under_way": calls} if calls else {}
     frozen = meta.get("frozen")
     if not frozen:
-        return {}
+        return found
     named = {
         what: {**frozen[what], "comm": shown(frozen[what]["comm"])}
         for what in ("in_flight", "lock")
         if frozen.get(what)
     }
-    return {"frozen": {**frozen, **named}}
+    return {**found, "frozen": {**frozen, **named}}
 
 
 class Private:
@@ -139,7 +141,7 @@ class Private:
                 }
                 for calls in meta.get("unjudged", [])
             ],
-            **frozen_with(meta, lambda comm: str(self._asked("comms", comm))),
+            **with_programs(meta, lambda comm: str(self._asked("comms", comm))),
             "filter": {k: self._asked(k, v) for k, v in meta.get("filter", {}).items()},
             "pseudonymised": True,
             "key_id": key_id(self.hiding.key),

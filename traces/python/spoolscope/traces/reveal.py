@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spoolscope.traces.book import book_file, recall
 from spoolscope.traces.columns import COMM, GROUP, PATH, PRIVATE, PROGRAM, Table
-from spoolscope.traces.private import changed_spool, frozen_with
+from spoolscope.traces.private import changed_spool, with_programs
 from spoolscope.traces.text import decoded, escaped
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class RealNames:
             "spools": [changed_spool(spool, self.path) for spool in meta.get("spools", [])],
             "io_limits": [self._limit(limit) for limit in meta.get("io_limits") or []],
             "filter": {k: self._asked(k, v) for k, v in (meta.get("filter") or {}).items()},
-            **frozen_with(meta, self.comm),
+            **with_programs(meta, self.comm),
             "unjudged": [
                 {**calls, "comm": self.comm(calls["comm"]), "cgroup": self.place(calls["cgroup"])}
                 for calls in meta.get("unjudged") or []
