@@ -298,7 +298,7 @@ impl<'a> Views<'a> {
             }
         }
         Ok(Found {
-            ways: ways::names(found.keys(), &mounts),
+            ways: ways::names(found.iter(), self.spools, &mounts),
             names: Names::new(&found, same_root, self.spools),
             unsure,
         })

@@ -14,13 +14,23 @@ use crate::aliases;
 use crate::host::Spool;
 use crate::mounts::Mounts;
 
-/// `enum way`: where a name leads.
-#[repr(u32)]
+/// Where a name leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// To a mount below a spool.
-    Out = 1,
-    In = 2,
+    Out,
+    /// To a spool on this device.
+    In(u32),
+}
+
+impl Way {
+    /// Return the value in `ways`: of names that lead to a spool WAY_IN and its device.
+    fn code(self) -> [u8; 4] {
+        match self {
+            Way::Out => 1u32.to_ne_bytes(),
+            Way::In(dev) => (2 + dev).to_ne_bytes(),
+        }
+    }
 }
 
 /// `NAME_COMPARED`.
@@ -38,24 +48,42 @@ const HEADS: usize = 16;
 pub type Names = BTreeMap<PathBuf, Way>;
 
 /// Return the names that lead to spools, and those below where another filesystem is mounted.
-pub fn names<'a>(spools: impl Iterator<Item = &'a PathBuf>, mounts: &Mounts) -> Names {
-    let mut names: Names = spools.map(|name| (name.clone(), Way::In)).collect();
+///
+/// `leading` are the names of spools, each with the place here that it stands for.
+pub fn names<'a>(
+    leading: impl Iterator<Item = (&'a PathBuf, &'a PathBuf)>,
+    spools: &[Spool],
+    mounts: &Mounts,
+) -> Names {
+    let mut names: Names = leading
+        .map(|(name, here)| (name.clone(), Way::In(device(here, spools))))
+        .collect();
     let others: BTreeMap<&Path, _> = mounts.all.iter().map(|m| (m.mount.as_path(), m)).collect();
     for (place, mount) in others {
         let nearest = place.ancestors().find_map(|above| names.get(above));
         let is_new = !names.contains_key(place);
-        if is_new && nearest == Some(&Way::In) && mounts.is_reachable(mount) {
+        if is_new && matches!(nearest, Some(Way::In(_))) && mounts.is_reachable(mount) {
             names.insert(place.to_owned(), Way::Out);
         }
     }
     names
 }
 
+/// Return the device of the spool on which a place lies; 0 if it lies on none.
+fn device(place: &Path, spools: &[Spool]) -> u32 {
+    let holding = spools
+        .iter()
+        .filter(|spool| place.starts_with(&spool.mount));
+    holding
+        .max_by_key(|spool| spool.mount.as_os_str().len())
+        .map_or(0, |spool| spool.dev)
+}
+
 /// Return the names of the recorder's own view, as they are now.
 pub fn own_names(spools: &[Spool], mounts: &Mounts) -> Result<Names> {
     let aliases = aliases::of_all(spools)?;
-    let mine = spools.iter().map(|spool| &spool.mount);
-    Ok(names(mine.chain(aliases.keys()), mounts))
+    let mine = spools.iter().map(|spool| (&spool.mount, &spool.mount));
+    Ok(names(mine.chain(&aliases), spools, mounts))
 }
 
 /// The names of the recorder's own view, before they are written to the maps.
@@ -132,7 +160,7 @@ impl Ways {
                 .context("Failed to write a directory above a spool")?;
         }
         for (key, way) in &self.keys {
-            ways.update(key, &(*way as u32).to_ne_bytes(), MapFlags::ANY)
+            ways.update(key, &way.code(), MapFlags::ANY)
                 .context("Failed to write a name of a spool")?;
         }
         Ok(())
@@ -153,7 +181,7 @@ pub fn enter_view(map: &MapMut<'_>, number: u32, names: &Names) -> bool {
     let keys = keys(names, u64::from(number), VIEW);
     let mut entered = keys
         .iter()
-        .map(|(key, way)| map.update(key, &(*way as u32).to_ne_bytes(), MapFlags::ANY));
+        .map(|(key, way)| map.update(key, &way.code(), MapFlags::ANY));
     entered.all(|done| done.is_ok())
 }
 
@@ -178,7 +206,7 @@ fn spellings(ino: u64, dev: u32, name: &Path, way: Way) -> Vec<Vec<u8>> {
     let name = name.as_os_str().as_bytes();
     let key = |text: &[&[u8]]| key(ino, dev, &text.concat());
     match name {
-        _ if name.len() >= COMPARED && way == Way::In => vec![key(&[&name[..COMPARED]])],
+        _ if name.len() >= COMPARED && way != Way::Out => vec![key(&[&name[..COMPARED]])],
         _ if name.len() >= COMPARED => Vec::new(),
         [.., b'/'] => vec![key(&[name])],
         _ => vec![key(&[name, b"/"]), key(&[name, b"\0"])],
@@ -211,7 +239,7 @@ impl Heads {
     /// Return the heads of names that lead to spools: eight bytes, or fewer if there would be too
     /// many heads.
     pub fn of(names: &Names) -> Heads {
-        let spools = names.iter().filter(|(_, way)| **way == Way::In);
+        let spools = names.iter().filter(|(_, way)| **way != Way::Out);
         let spools: Vec<&[u8]> = spools
             .map(|(name, _)| name.as_os_str().as_bytes())
             .collect();
@@ -238,8 +266,19 @@ mod tests {
     use super::*;
 
     fn all(lines: &str, spools: &[&str]) -> Vec<(String, Way)> {
-        let spools: Vec<PathBuf> = spools.iter().map(PathBuf::from).collect();
-        let names = names(spools.iter(), &Mounts::parse(lines)).into_iter();
+        let mounts = Mounts::parse(lines);
+        let at = |place: &&str| Spool {
+            mount: PathBuf::from(place),
+            fstype: String::new(),
+            options: String::new(),
+            source: String::new(),
+            dev: place.len() as u32,
+            root: PathBuf::from("/"),
+            id: 0,
+        };
+        let spools: Vec<Spool> = spools.iter().map(at).collect();
+        let leading = spools.iter().map(|spool| (&spool.mount, &spool.mount));
+        let names = names(leading, &spools, &mounts).into_iter();
         let named = names.map(|(name, way)| (name.display().to_string(), way));
         named.collect()
     }
@@ -250,24 +289,24 @@ mod tests {
                      3 2 0:6 / /proc/fs rw - nfsd n rw\n4 1 8:1 /m /srv/m rw - ext4 d rw\n\
                      5 4 0:7 / /srv/m/tmp rw - tmpfs t rw\n";
         let named = [
-            ("/", Way::In),
+            ("/", Way::In(1)),
             ("/proc", Way::Out),
-            ("/srv/m", Way::In),
+            ("/srv/m", Way::In(6)),
             ("/srv/m/tmp", Way::Out),
         ];
         assert_eq!(
             all(lines, &["/", "/srv/m"]),
             named.map(|(name, way)| (name.to_owned(), way))
         );
-        assert_eq!(all(lines, &["/home"]), [("/home".to_owned(), Way::In)]);
+        assert_eq!(all(lines, &["/home"]), [("/home".to_owned(), Way::In(5))]);
     }
 
     #[test]
     fn names_of_any_length_and_number_have_keys() {
         let long = PathBuf::from(format!("/{}", "a/".repeat(200)));
         let names: Names = (0..3000)
-            .map(|i| (PathBuf::from(format!("/srv/box{i}/mail")), Way::In))
-            .chain([(long, Way::In)])
+            .map(|i| (PathBuf::from(format!("/srv/box{i}/mail")), Way::In(1)))
+            .chain([(long, Way::In(1))])
             .collect();
         let keys = keys(&names, 0, 0);
         assert_eq!(keys.len(), 2 * 3000 + 1);
@@ -284,7 +323,7 @@ mod tests {
             (0..heads.n as usize).any(|i| first & heads.mask[i] == heads.word[i])
         };
         let of = |names: &[String]| {
-            let names = names.iter().map(|name| (PathBuf::from(name), Way::In));
+            let names = names.iter().map(|name| (PathBuf::from(name), Way::In(1)));
             Heads::of(&names.collect())
         };
         let few = of(&["/var/mail".to_owned(), "/srv".to_owned()]);

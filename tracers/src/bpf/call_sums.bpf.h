@@ -103,8 +103,7 @@ static __always_inline s8 size_class_of(struct task_state *st, const volatile st
 	return bytes ? log2_of(bytes) : NO_SIZE;
 }
 
-/* Return the filesystem of the call's object; of a name that leads to none only one spool is
- * certain. */
+/* Return the filesystem of the call's object, or that of the spool to which its name leads. */
 static __always_inline u32 dev_of_call(struct task_struct *t, struct task_state *st,
 				       const volatile struct call_shape *s, long ret)
 {
@@ -115,6 +114,8 @@ static __always_inline u32 dev_of_call(struct task_struct *t, struct task_state 
 		return spools[0].dev;
 	if (is_spool(st->dev))
 		return st->dev;
+	if (is_spool(st->named_dev))
+		return st->named_dev;
 	if (!(s->flags & SHAPE_RETURNS_FD) || ret < 0)
 		return 0;
 	f = file_of_fd(t, ret);

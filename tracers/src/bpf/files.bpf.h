@@ -175,8 +175,10 @@ static __always_inline bool absolute_on_spool(struct task_struct *t, struct task
 {
 	if (sees_our_mounts(t))
 		return leads_in(way_of(st, tidy, 0, 0));
-	if (root_on_spool(t))
+	if (root_on_spool(t)) {
+		st->named_dev = untrusted(t)->fs->root.dentry->d_sb->s_dev;
 		return !leaves_root(tidy);
+	}
 	return named_in_view(tidy);
 }
 
@@ -277,7 +279,11 @@ static __always_inline enum answer path_on_spool(struct task_struct *t, struct t
 		from.mnt = (u64)MEMBER(struct file, dir, f_path.mnt);
 	}
 	up = tidied(st);
-	return leads_from(&from, up == NOT_TIDIED ? 0 : up, up != NOT_TIDIED) ? YES : NO;
+	if (!leads_from(&from, up == NOT_TIDIED ? 0 : up, up != NOT_TIDIED))
+		return NO;
+	if (!st->named_dev)
+		st->named_dev = dev_of(MEMBER(struct dentry, from.dentry, d_inode));
+	return YES;
 }
 
 /* bpf_find_vma() hands its callback stack memory only. */

@@ -8,7 +8,7 @@
 enum way {
 	WAY_NONE,
 	WAY_OUT, /* to another filesystem, mounted below a spool */
-	WAY_IN,
+	WAY_IN, /* in the map its device is added */
 };
 
 /*
@@ -48,7 +48,8 @@ __noinline bool is_place(u64 ino, u32 dev)
 	return above[ino >> 6 & 63] >> (ino & 63) & 1 && bpf_map_lookup_elem(&places, &place);
 }
 
-/* Return where the path that was read, or the tidy one, leads as seen from directory (dev, ino).
+/* Return where the path that was read, or the tidy one, leads as seen from directory (dev, ino);
+ * note the device of the spool it leads to.
  * 6.1 takes a key from the value of another map, but not from an argument of a global function. */
 static __always_inline int way_of(struct task_state *st, bool tidy, u64 ino, u32 dev)
 {
@@ -59,7 +60,10 @@ static __always_inline int way_of(struct task_state *st, bool tidy, u64 ino, u32
 	name->dev = dev;
 	name->bits = 8 * (NAME_KEY - sizeof(name->bits));
 	way = bpf_map_lookup_elem(&ways, name);
-	return way ? *way : WAY_NONE;
+	if (!way || *way < WAY_IN)
+		return way ? *way : WAY_NONE;
+	st->named_dev = *way - WAY_IN;
+	return WAY_IN;
 }
 
 /* Return not 0 if "//" or "/." is among these eight bytes; `next` is the word one byte further. */

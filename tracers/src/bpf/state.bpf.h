@@ -167,6 +167,7 @@ struct task_state {
 	u32 name_read; /* bytes of the path in name.text, with NUL; 0: not read yet */
 	u16 call; /* id + 1 */
 	u16 obj_mode;
+	u32 named_dev; /* device of the spool that a name leads to, 0 unknown */
 	u32 view; /* view of its absolute names: views.bpf.h; 0: the recorder's own */
 	u8 placed; /* the kernel counted the bytes of a lock from the position */
 	u8 certain; /* the object is known to lie on a spool */

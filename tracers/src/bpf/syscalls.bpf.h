@@ -211,7 +211,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	st->inode = st->ino = st->ino2 = 0;
 	st->name_read = 0;
 	st->pos = -1;
-	st->dev = 0;
+	st->dev = st->named_dev = 0;
 	st->obj_mode = 0;
 	st->certain = st->placed = 0;
 	st->mounts = !!(s->flags & SHAPE_MOUNTS);
