@@ -152,3 +152,20 @@ def test_a_foreign_directory_is_refused_with_exit_2(verb, tmp_path):
     assert error.exit_code == 2
     assert error.remedy
     assert not (tmp_path / "r.html").exists()
+
+
+def test_the_plan_ends_with_a_command_that_has_its_options(trace):
+    words = ("--skip", "sync", "--slice", "0..1s")
+    text = run("plan", trace, "-q", *words).stdout
+    (then,) = [line for line in text.splitlines() if line.startswith("Next:")]
+    assert "--skip sync --slice 0..1 --on ext4" in then
+
+
+@pytest.mark.parametrize(
+    ("topic", "page"), [("journal_commit", "causes"), ("J03", "insights"), ("causses", None)]
+)
+def test_help_knows_where_a_name_is_explained(topic, page):
+    said = str(run("help", topic).exception)
+    remedy = getattr(run("help", topic).exception, "remedy", "")
+    assert f"no topic '{topic}'" in said
+    assert remedy == (f"'spoolscope help {page}' has it" if page else "did you mean 'causes'?")

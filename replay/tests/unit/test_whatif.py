@@ -36,6 +36,26 @@ def durable(script) -> None:
     script.call(20, 99, "sync")
 
 
+@pytest.mark.parametrize(
+    ("skip", "label", "options"),
+    [
+        (["sync"], "without all sync calls", ["--skip", "sync"]),
+        (
+            ["fdatasync", "fsync"],
+            "without fdatasync and without fsync",
+            ["--skip", "fdatasync", "--skip", "fsync"],
+        ),
+    ],
+)
+def test_a_whole_class_is_named_as_one(skip: list[str], label: str, options: list[str]) -> None:
+    asked = parse(skip, 1)
+    entry = asked.entry({})
+    assert entry is not None
+    assert entry["label"] == label
+    assert asked.options() == options
+    assert parse(options[1::2], 1) == asked
+
+
 def test_calls_are_left_out_by_name_and_by_class(script, tmp_path: Path) -> None:
     durable(script)
     made, gone = left(script, tmp_path, ["fsync"])

@@ -16,8 +16,18 @@ Examples:
 """
 
 
+def _verbs(root: click.Context) -> list[str]:
+    group = root.command
+    return group.list_commands(root) if isinstance(group, click.Group) else []
+
+
+def _beginning(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    known = [*topics.TOPICS, *_verbs(context.find_root())]
+    return [name for name in known if name.startswith(begun)]
+
+
 @click.command("help", epilog=EPILOG)
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=_beginning)
 @click.pass_context
 def command(context: click.Context, topic: str | None) -> int:
     """Explain a TOPIC, or list the topics; for a verb, show its --help.
@@ -26,8 +36,7 @@ def command(context: click.Context, topic: str | None) -> int:
     output is no terminal.
     """
     root = context.find_root()
-    group = root.command
-    verbs = group.list_commands(root) if isinstance(group, click.Group) else []
+    group, verbs = root.command, _verbs(root)
     if topic is None:
         width = max(map(len, topics.TOPICS))
         say("Topics", *(f"  {name:<{width}}  {what}" for name, what in topics.TOPICS.items()))
@@ -40,10 +49,16 @@ def command(context: click.Context, topic: str | None) -> int:
             inner = click.Context(found, parent=root, info_name=topic)
             say(*inner.get_help().split("\n"))
     else:
-        near = topics.nearest(topic, [*topics.TOPICS, *verbs])
-        remedy = f"did you mean '{near}'?" if near else "'spoolscope help' lists the topics"
-        raise SpoolscopeError(f"no topic '{topic}'", remedy=remedy, exit_code=USAGE)
+        raise SpoolscopeError(f"no topic '{topic}'", remedy=_remedy(topic, verbs), exit_code=USAGE)
     return 0
+
+
+def _remedy(topic: str, verbs: list[str]) -> str:
+    for page in ("causes", "insights"):  # explain and the report print names of these
+        if f"`{topic}`" in topics.shown(page) or f"### {topic} " in topics.shown(page):
+            return f"'spoolscope help {page}' has it"
+    near = topics.nearest(topic, [*topics.TOPICS, *verbs])
+    return f"did you mean '{near}'?" if near else "'spoolscope help' lists the topics"
 
 
 def _show(text: str) -> None:

@@ -1,5 +1,6 @@
 """The verb plan: what a replay would do, and which calls wait for which, and why."""
 
+import shlex
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -99,7 +100,8 @@ def command(
             whole |= engine.explain(options["order"], [])
             whole.pop("path")
             whole.pop("explained")
-            then = f"Next: sudo spoolscope replay {trace} --on ext4 --on xfs -o OUT"
+            words = " ".join(shlex.quote(word) for word in (str(trace), *asked.options()))
+            then = f"Next: sudo spoolscope replay {words} --on ext4 --on xfs -o OUT"
             lines = [*_whole(summary, whole), *said, then]
             _print(marked(whole, opened), lines, as_json=as_json)
     return 0 if opened.meta.get("complete") else INCOMPLETE

@@ -49,7 +49,8 @@ Examples:
   sudo spoolscope record --spool /mnt -o test.trace -- ./deliver-once
   sudo spoolscope record --spool /var/mail --rotate 1h --keep 48 -o mail.rec
   sudo spoolscope record --spool /var/mail --last 5m --freeze-on slow=1s
-  sudo spoolscope record --spool /var/mail --rollup -o /var/lib/spoolscope
+  sudo spoolscope record --spool /var/mail --rollup \\
+    -o /var/lib/spoolscope/rollups
 
 \b
 With --rotate the output is a directory of traces: trace-000001,
@@ -341,9 +342,12 @@ def _report(summary: Summary, *, as_json: bool, command: bool = False) -> int:
     if not meta["complete"]:
         warn(f"the trace is incomplete: see 'spoolscope info {summary.trace}'")
     warn_of_book(meta)
-    if meta["counts"]["syscalls"] == 0:
+    divided = Recording.is_one(summary.trace)
+    if meta["counts"]["syscalls"] == 0 and divided:
+        warn("no call is in the traces that are kept: was there any load in their time?")
+    elif meta["counts"]["syscalls"] == 0:
         warn("no call touched the spool: is it the right directory, was there any load?")
     if not as_json:
-        then = "info" if Recording.is_one(summary.trace) else "explain"
+        then = "info" if divided else "explain"
         wrote(summary.trace, f"spoolscope {then} {shlex.quote(str(summary.trace))}")
     return 0 if meta["complete"] else INCOMPLETE

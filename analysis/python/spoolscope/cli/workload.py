@@ -51,12 +51,17 @@ Examples:
 Workloads:
 """ + "\n".join(f"  {one.name:<17}{one.about}" for one in WORKLOADS.values())
 
+
+def _beginning(_ctx: click.Context, _param: click.Parameter, begin: str) -> list[str]:
+    return [name for name in WORKLOADS if name.startswith(begin)]
+
+
 SCALE = limits.Number(0.0001, 100, whole=False)
 MOST_ROUNDS = 1000
 
 
 @click.command("workload", epilog=EPILOG)
-@click.argument("name")
+@click.argument("name", shell_complete=_beginning)
 @click.option(
     "--on",
     "candidates",

@@ -68,7 +68,7 @@ class WhatIf:
             chosen: Those of the calls that were chosen.
             scaled: Those of copies of the users.
         """
-        words = [f"without {name}" for name in sorted(self.skip)]
+        words = [f"without {name}" for name in self._left_out()]
         if self.fsync_every > 1:
             words.append(f"with every {self.fsync_every}. fsync")
         gone = ", ".join(f"{n:,} {name}" for name, n in left_out.items()) or "nothing was"
@@ -105,7 +105,7 @@ class WhatIf:
 
     def options(self) -> list[str]:
         """Return the options of the command line that ask for it, without the seed of copies."""
-        words = [word for name in sorted(self.skip) for word in ("--skip", name)]
+        words = [word for name in self._asked() for word in ("--skip", name)]
         if self.fsync_every > 1:
             words += ["--fsync-every", str(self.fsync_every)]
         if self.part is not None:
@@ -116,6 +116,25 @@ class WhatIf:
             if self.scale.window_ns is not None:
                 words += ["--scale-window", time_text(self.scale.window_ns)]
         return words
+
+    def _left_out(self) -> list[str]:
+        """Return what is left out in words: a class of calls, or single ones."""
+        return [f"all {word} calls" if _is_class(word) else word for word in self._asked()]
+
+    def _asked(self) -> list[str]:
+        """Return the shortest list for the option --skip."""
+        whole = {CALLS[name].klass for name in self.skip}
+        whole = {klass for klass in whole if _is_class(klass) and _of(klass) <= self.skip}
+        return sorted(whole | {name for name in self.skip if CALLS[name].klass not in whole})
+
+
+def _of(word: str) -> set[str]:
+    """Return the calls that a word of --skip means."""
+    return {call.name for call in CALLS.values() if word in (call.name, call.klass)}
+
+
+def _is_class(word: str) -> bool:
+    return any(call.klass == word for call in CALLS.values())
 
 
 WHOLE = WhatIf()
@@ -136,7 +155,7 @@ def parse(
     """
     names: set[str] = set()
     for word in skip:
-        asked = {call.name for call in CALLS.values() if word in (call.name, call.klass)}
+        asked = _of(word)
         if not asked or not asked <= HARMLESS:
             why = "other calls depend on what they do" if asked else "there is no such call"
             raise usage_error(

@@ -211,7 +211,10 @@ def refuse_output_on_spool(output: Path, spools: list[Path]) -> None:
     for spool in spools:
         of_spool, top = _place_of(spool.resolve())
         if of_spool == device and place.is_relative_to(top):
-            raise SpoolscopeError(f"{output} lies on the spool itself", remedy="choose another -o")
+            raise SpoolscopeError(
+                f"{output} lies on the spool itself",
+                remedy="choose another -o; for top, set TMPDIR to a directory elsewhere",
+            )
 
 
 def _place_of(path: Path) -> tuple[str, Path]:
