@@ -105,8 +105,8 @@ impl<'a, 'r> Pump<'a, 'r> {
                 answer::say(self.options, &json!({"event": "minute", "file": file}))?;
             }
         }
-        for spool in self.mounts.newly_gone()? {
-            answer::say(self.options, &json!({"event": "unmounted", "spool": spool}))?;
+        for (event, spool) in self.mounts.news()? {
+            answer::say(self.options, &json!({"event": event, "spool": spool}))?;
         }
         let mut segments = self.segments.borrow_mut();
         segments.follow(began_ns)?;

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spoolscope.cli.freeze import _Window
+from spoolscope.cli.freeze import _opened, _Window
+from spoolscope.tracers.rolling import own_host
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.recording import Recording, segment_name, started_at, write_control
 
@@ -111,3 +112,26 @@ def test_a_freeze_ends_with_a_recorder_that_dies(box: Box, *, made: bool) -> Non
         else:
             with pytest.raises(SpoolscopeError, match="ended before it could freeze"):
                 window.trace()
+
+
+def test_the_flight_recorder_behind_rollups_is_found(tmp_path: Path) -> None:
+    def started(hour: int, host: str, *, runs: bool) -> Box:
+        box = Box(tmp_path / f"windows-20260101T{hour:02}0000Z")
+        box.control(runs=runs)
+        (box.path / "host.json").write_text(json.dumps(host))
+        return box
+
+    (tmp_path / "schema=1" / "minutes").mkdir(parents=True)
+    boxes = [started(1, "another", runs=True)]
+    with pytest.raises(SpoolscopeError, match="has roll-ups, but no flight recorder of this host"):
+        _opened(tmp_path)
+    boxes += [started(2, own_host(), runs=True), started(3, own_host(), runs=False)]
+    boxes.append(started(4, "another", runs=True))
+    assert _opened(tmp_path).path == boxes[1].path
+    boxes.append(started(5, own_host(), runs=True))
+    assert _opened(tmp_path).path == boxes[-1].path
+    assert _opened(boxes[1].path).path == boxes[1].path
+    with pytest.raises(SpoolscopeError, match="is not a recording of several traces"):
+        _opened(tmp_path / "schema=1")
+    for box in boxes:
+        os.close(box.lock)

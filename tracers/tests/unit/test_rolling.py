@@ -4,16 +4,17 @@ import fcntl
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from spoolscope.tracers import rolling
 from spoolscope.tracers.handover import agree
+from spoolscope.tracers.minute_writer import RolledUp, Writer
 from spoolscope.tracers.recorder import Event
 from spoolscope.tracers.request import Limit, Request
-from spoolscope.tracers.rolling import RolledUp, _write_left, _Writer, record_rollups
+from spoolscope.tracers.rolling import _write_left, record_rollups
 from spoolscope.tracers.session import Summary
 from spoolscope.tracers.summed import About, Names
 from spoolscope.traces import unfinished
@@ -37,13 +38,13 @@ def work(tmp_path: Path) -> Path:
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the signals by which recorders end themselves."""
     sent: list[int] = []
-    monkeypatch.setattr(rolling.os, "kill", lambda _pid, number: sent.append(number))
+    monkeypatch.setattr(os, "kill", lambda _pid, number: sent.append(number))
     return sent
 
 
-def writer_of(work: Path) -> _Writer:
+def writer_of(work: Path) -> Writer:
     root = work.parent
-    return _Writer(work, root, ABOUT, Names(None), RolledUp(root, ABOUT.recorder_id), 60)
+    return Writer(work, root, ABOUT, Names(None), RolledUp(root, ABOUT.recorder_id), 60)
 
 
 def minute(work: Path, seq: int, at_s: int) -> dict[str, object]:
@@ -93,9 +94,19 @@ def test_a_minute_that_was_written_before_a_kill_is_no_obstacle(
             writer.on(event)
     minute(work, 1, TEN_S + 60)
     (said,) = taken_up(work.parent)
-    assert "2 minutes that it left were added" in said
+    assert said.endswith("2 minutes that it left were added, its last one is lost")
     assert written(work.parent) == [0, 1]
     assert not work.exists()
+
+
+def test_no_minute_is_lost_if_only_the_front_end_was_killed(work: Path) -> None:
+    """The native recorder ends in order with its parent."""
+    minute(work, 0, TEN_S)
+    said = ("", {"event": "minute", "file": "minute-000000000.json"}, {"bytes": 1, "event": "done"})
+    (work / "capture.json").write_text("\n".join(map(json.dumps, said)) + "\n")
+    (told,) = taken_up(work.parent)
+    assert told.endswith("did not end in order: 1 minute that it left was added")
+    assert written(work.parent) == [0]
 
 
 def test_minutes_that_are_damaged_are_set_aside(work: Path) -> None:
@@ -169,6 +180,53 @@ def test_a_recorder_ends_for_a_successor_that_runs(work: Path, ends: list[int]) 
     assert writer.done.handed_over
     assert len(ends) == 1
     assert written(work.parent) == [0]
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [("unmounted", "was unmounted"), ("hidden", "has another filesystem mounted over it")],
+)
+@pytest.mark.parametrize("has_command", [False, True])
+def test_a_spool_that_is_not_seen_any_more_is_told_at_once_and_ends_sums(
+    work: Path, ends: list[int], event: str, why: str, *, has_command: bool
+) -> None:
+    told: list[str] = []
+    writer = replace(writer_of(work), tell=told.append, has_command=has_command)
+    for spool in ("/var/mail", "/var/old"):
+        writer.on({"event": event, "spool": spool})
+    done = writer.done
+    assert getattr(done, event) == ("/var/mail", "/var/old")
+    if has_command:
+        assert told[0] == f"goes on, but the spool /var/mail {why}: calls there are in no sum"
+        assert (len(told), done.failure, ends) == (2, None, [])
+    else:
+        assert told == [f"ends, as the spool /var/mail {why}"]
+        assert str(done.failure).startswith(f"the spool /var/mail {why}: start it again")
+        assert len(ends) == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "failure", "expected"),
+    [
+        ("asked", None, None),
+        (
+            "disk full",
+            None,
+            "the disk of its windows was full: make room, or give a smaller --last",
+        ),
+        ("asked", "it died", "it died; the minute that it was in is lost"),
+    ],
+)
+def test_the_full_disk_of_a_flight_recorder_is_a_failure_of_the_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: str, failure: str, expected: str
+) -> None:
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setattr(
+        rolling, "record", lambda one, *_, **__: Summary(one.output, 0, {"ended": ended}, failure)
+    )
+    request = Request([tmp_path / "spool"], tmp_path / "r", keep_names=True, last=Limit(age_s=60))
+    done = record_rollups(request)
+    assert (done.failure, done.command_status) == (expected, 0)
 
 
 def test_no_other_recorder_starts_until_this_one_can_be_found(

@@ -12,9 +12,12 @@ from typing import Self
 import click
 
 from spoolscope.cli.output import emit_json, json_option, wrote
+from spoolscope.tracers.rolling import windows_of
 from spoolscope.traces.digests import read_meta
-from spoolscope.traces.errors import SpoolscopeError
+from spoolscope.traces.errors import USAGE, SpoolscopeError
 from spoolscope.traces.recording import ANSWERS, CAPTURES, FROZEN, Recording, segment_number
+from spoolscope.traces.rollups.names import MARKER, partition
+from spoolscope.traces.rollups.schema import VERSION
 from spoolscope.traces.unfinished import in_use
 
 POLL_S = 0.1
@@ -24,6 +27,7 @@ EPILOG = """\b
 Examples:
   sudo spoolscope record --spool /var/mail --last 5m -o box
   sudo spoolscope freeze box
+  sudo spoolscope freeze /var/lib/spoolscope/rollups
 """
 
 
@@ -33,10 +37,10 @@ Examples:
 def command(recording: Path, *, as_json: bool) -> None:
     """Keep the last window of a flight recorder as a trace.
 
-    RECORDING is the -o of 'spoolscope record --last'. The recorder goes on;
-    this returns when the trace is whole.
+    RECORDING is the -o of 'spoolscope record --last', with or without
+    --rollup. The recorder goes on; this returns when the trace is whole.
     """
-    opened = Recording.open(recording)
+    opened = _opened(recording)
     pid = _flight_recorder(opened)
     with _Window(opened) as window:
         os.kill(pid, signal.SIGUSR1)
@@ -112,6 +116,27 @@ class _Window:
             if event.get("event") == "frozen" and max(event["numbers"], default=0) >= self._least:
                 return list(map(int, event["numbers"]))
         return []
+
+
+def _opened(place: Path) -> Recording:
+    """Return the recording in a directory, or that behind the roll-ups in it.
+
+    Raises:
+        SpoolscopeError: there is none.
+    """
+    if Recording.is_one(place):
+        return Recording.open(place)
+    behind = [Recording.open(one) for one in windows_of(place) if Recording.is_one(one)]
+    if not behind and (place / partition(MARKER, VERSION)).is_dir():
+        raise SpoolscopeError(
+            f"{place} has roll-ups, but no flight recorder of this host",
+            remedy="record with --rollup --last 5m",
+            exit_code=USAGE,
+        )
+    if not behind:
+        return Recording.open(place)
+    # Two of them run only while one takes over from the other, which freezes its own at its end.
+    return max(behind, key=lambda one: (one.recorder() is not None, one.path.name))
 
 
 def _flight_recorder(recording: Recording) -> int:

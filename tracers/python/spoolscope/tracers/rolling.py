@@ -5,164 +5,40 @@ import os
 import platform
 import re
 import shutil
-import signal
 import socket
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spoolscope.tracers.handover import agree, begun, forget_dead, is_over, starting, window
+from spoolscope.tracers.handover import starting, window
+from spoolscope.tracers.minute_writer import DAMAGED, RolledUp, Writer, set_aside
 from spoolscope.tracers.recorder import Event, Recorder
 from spoolscope.tracers.request import Request
 from spoolscope.tracers.session import Seen, hiding_of, record, refuse_output_on_spool, watched
-from spoolscope.tracers.summed import About, Names, Summed
+from spoolscope.tracers.summed import About, Names
 from spoolscope.traces import unfinished
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.files import write_file
 from spoolscope.traces.output import discard, place_of
 from spoolscope.traces.phases import Progress, unseen
 from spoolscope.traces.private import Hiding
-from spoolscope.traces.recording import CAPTURES, CONTROL, FROZEN
-from spoolscope.traces.rollups.files import is_written, write
+from spoolscope.traces.recording import ANSWERS, CAPTURES, CONTROL, DISK_FULL, FROZEN
 from spoolscope.traces.rollups.names import HOST_NOTE, WINDOWS
 from spoolscope.traces.version import version
+
+__all__ = ["RolledUp", "own_host", "record_rollups", "windows_of"]
 
 MINUTE_S = 60
 RING_MIB = 4
 """Kernel memory for records not yet read; sums need few."""
 
 WORK = ".minutes-"
-_DAMAGED = "damaged-"
-"""Beginning of the names that files get which cannot be read; no later start looks at them."""
 _HOST = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-@dataclass
-class RolledUp:
-    """The result of a recording of roll-ups.
-
-    Attributes:
-        directory: The directory of the roll-ups.
-        recorder_id: Identity of this run.
-        minutes: Minutes that were written.
-        calls: Calls in them.
-        lost: Calls that are in none, as a table of the kernel was full.
-        recorder_ns: CPU time of the recorder, that in the kernel included.
-        covered_ns: Time that they cover.
-        windows: Directory of the flight recorder's traces; None without one.
-        command_status: Exit status of the command as a shell gives it, or None.
-        failure: Why the recorder ended early, or None.
-        unmounted: Mount points of spools that were unmounted during the recording.
-        handed_over: Another recorder has taken over, and this one has ended for it.
-    """
-
-    directory: Path
-    recorder_id: str
-    minutes: int = 0
-    calls: int = 0
-    lost: int = 0
-    recorder_ns: int = 0
-    covered_ns: int = 0
-    windows: Path | None = None
-    command_status: int | None = None
-    failure: str | None = None
-    unmounted: tuple[str, ...] = ()
-    handed_over: bool = False
-
-
-@dataclass
-class _Writer:
-    """Makes tables of the files that the native recorder writes into ``work``.
-
-    ``started`` is called once another recorder can find this one.
-    """
-
-    work: Path
-    root: Path
-    about: About
-    names: Names
-    done: RolledUp
-    period_s: float
-    predecessor: Path | None = None
-    started: Callable[[], None] = lambda: None
-    each: Callable[[], None] = lambda: None
-    spent_ns: int = field(default_factory=time.process_time_ns)
-
-    def begin(self) -> None:
-        """Note what the tables need, for a later command in case that this one is killed."""
-        write_file(self.work / unfinished.ABOUT, json.dumps(asdict(self.about)), private=True)
-        self.started()
-
-    def on(self, event: Event) -> None:
-        """Handle an event of the recorder."""
-        if event["event"] == "begun" and self.predecessor is not None:
-            agree(self.work, self.predecessor, time.time(), self.period_s)
-        if event["event"] == "minute":
-            forget_dead(self.work)
-            file = self.work / event["file"]
-            minute_s = self.flush(Summed.read(file))
-            file.unlink()
-            self.each()
-            if not self.done.handed_over and is_over(self.work, minute_s, self.period_s):
-                self.done.handed_over = True
-                os.kill(os.getpid(), signal.SIGINT)  # ends the recording in order
-
-    def flush(self, summed: Summed, *, left: bool = False) -> int:
-        """Write the tables of a minute, unless another recorder has it.
-
-        Return the minute, in seconds since the epoch.
-
-        Args:
-            summed: Its sums.
-            left: It is of a recorder that was killed, perhaps after it had written the tables.
-        """
-        minute_s = int(summed.content["minute_s"])
-        first_s, end_s = window(self.work)
-        if first_s <= minute_s < end_s and not (left and self._is_written(summed, minute_s)):
-            before_ns, self.spent_ns = self.spent_ns, time.process_time_ns()
-            self._add(summed, 0 if left else self.spent_ns - before_ns)
-        if minute_s >= first_s:
-            begun(self.work)
-        return minute_s
-
-    def _is_written(self, summed: Summed, minute_s: int) -> bool:
-        """Return True if the tables are there: made once more, they would be others.
-
-        The version, names and times of a killed recorder need not be those of this one.
-        """
-        about, seq = self.about, int(summed.content["seq"])
-        return is_written(self.root, about.host, about.recorder_id, seq, minute_s)
-
-    def _add(self, summed: Summed, more_ns: int) -> None:
-        tables = summed.tables(self.about, self.names, more_ns)
-        write(self.root, self.about.host, tables)
-        minutes = tables["minutes"]
-        self.done.minutes += 1
-        self.done.covered_ns += int(minutes["covered_ns"][0])
-        for name in ("calls", "lost", "recorder_ns"):
-            setattr(self.done, name, getattr(self.done, name) + int(minutes[name].sum()))
-
-    def rest(self) -> tuple[int, int]:
-        """Write what a killed recorder left.
-
-        Return the number of minutes, and that of files that cannot be read and are set aside.
-        """
-        left, damaged = sorted(self.work.glob(unfinished.MINUTES)), 0
-        for file in left:
-            try:
-                summed = Summed.read(file)
-            except SpoolscopeError:
-                _set_aside(file)
-                damaged += 1
-            else:
-                self.flush(summed, left=True)
-                file.unlink()
-        return len(left) - damaged, damaged
+_LOST_MINUTE = "; the minute that it was in is lost"
 
 
 def record_rollups(
@@ -207,8 +83,9 @@ def record_rollups(
             work = done.windows / CAPTURES
         else:
             work = root / f"{WORK}{about.recorder_id}"
-        writer = _Writer(
-            work, root, about, Names(hiding), done, period_s, predecessor, started, each
+        known, has_command = Names(hiding), bool(request.command)
+        writer = Writer(
+            work, root, about, known, done, period_s, predecessor, started, each, tell, has_command
         )
         if done.windows:
             _record_both(replace(request, output=done.windows), writer, progress, tell, made)
@@ -232,7 +109,7 @@ def _predecessor(root: Path, host: str, *, take_over: bool) -> Path | None:
     return predecessor
 
 
-def _record_sums(request: Request, writer: _Writer, progress: Progress) -> None:
+def _record_sums(request: Request, writer: Writer, progress: Progress) -> None:
     """Record sums alone, in a working directory of its own."""
     writer.work.mkdir(mode=0o700)
     unfinished.begin(writer.work, "minutes", writer.root)
@@ -250,14 +127,13 @@ def _record_sums(request: Request, writer: _Writer, progress: Progress) -> None:
         if not done.minutes:
             discard(writer.work)
             raise
-        done.failure = f"{error.message}: {error.remedy}"
-    done.unmounted = tuple(seen.unmounted)
+        done.failure = f"{error.message}: {error.remedy}{_LOST_MINUTE}"
     discard(writer.work)
 
 
 def _record_both(
     request: Request,
-    writer: _Writer,
+    writer: Writer,
     progress: Progress,
     tell: Callable[[str], None],
     made: Callable[[Path], None],
@@ -276,15 +152,25 @@ def _record_both(
         if request.keep:
             _keep_newest(writer.root, host, request.keep)
 
-    summary = record(request, progress, tell, kept, heard=heard)
-    writer.done.command_status, writer.done.failure = summary.command_status, summary.failure
-    writer.done.unmounted = summary.unmounted
+    summary, done = record(request, progress, tell, kept, heard=heard), writer.done
+    done.command_status = summary.command_status
+    if summary.failure:
+        done.failure = f"{summary.failure}{_LOST_MINUTE}"
+    elif summary.meta.get("ended") == DISK_FULL:
+        done.failure = "the disk of its windows was full: make room, or give a smaller --last"
+
+
+def windows_of(root: Path, host: str | None = None) -> list[Path]:
+    """Return the places of all flight recorders of a host, this one if none is given."""
+    host = host or own_host()
+    notes = sorted(root.glob(f"{WINDOWS}*/{HOST_NOTE}"))
+    return [note.parent for note in notes if _noted(note) == host]
 
 
 def _keep_newest(root: Path, host: str, keep: int) -> None:
     """Remove the oldest traces of all flight recorders of a host, and directories without any."""
-    places = [note.parent for note in root.glob(f"{WINDOWS}*/{HOST_NOTE}") if _noted(note) == host]
-    traces = [trace for place in sorted(places) for trace in sorted(place.glob(f"{FROZEN}-*"))]
+    places = windows_of(root, host)
+    traces = [trace for place in places for trace in sorted(place.glob(f"{FROZEN}-*"))]
     for trace in traces[:-keep]:
         with suppress(FileNotFoundError):  # the recorder that made it removes it, too
             shutil.rmtree(trace)
@@ -295,7 +181,7 @@ def _keep_newest(root: Path, host: str, keep: int) -> None:
 
 
 def _write_left(root: Path, hiding: Hiding | None, tell: Callable[[str], None]) -> None:
-    """Write the minutes that a killed recorder left behind, and say that its last one is lost."""
+    """Write the minutes that a killed recorder left behind, and say if its last one is lost."""
     for work in sorted(_works(root)):
         note = work / unfinished.ABOUT
         if unfinished.in_use(work) or not note.is_file():
@@ -303,23 +189,32 @@ def _write_left(root: Path, hiding: Hiding | None, tell: Callable[[str], None]) 
         about = _about_left(note)
         apart = work.name.startswith(WORK)  # not beside the segments of a flight recorder
         if about is None:
-            aside = _set_aside(work if apart else note)
+            aside = set_aside(work if apart else note)
             tell(f"in {work} left notes that are damaged: {aside} has what is left; remove it")
             continue
         since = datetime.fromtimestamp(note.stat().st_mtime, UTC)
         done = RolledUp(root, about.recorder_id)
-        left, damaged = _Writer(work, root, about, Names(hiding), done, MINUTE_S).rest()
+        lost = "" if _is_whole(work) else ", its last one is lost"
+        left, damaged = Writer(work, root, about, Names(hiding), done, MINUTE_S).rest()
+        added = "1 minute that it left was" if left == 1 else f"{left} minutes that it left were"
         tell(
-            f"that began at {since:%Y-%m-%d %H:%M:%S} UTC did not end in order: {left} minutes "
-            "that it left were added, its last one is lost"
+            f"that began at {since:%Y-%m-%d %H:%M:%S} UTC did not end in order: {added} added{lost}"
         )
         if not apart:
             note.unlink()
         elif not damaged:
             shutil.rmtree(work)
         if damaged:
-            kept = _set_aside(work) if apart else work
-            tell(f"left {damaged} minutes that are damaged, and lost: remove {kept}/{_DAMAGED}*")
+            kept = set_aside(work) if apart else work
+            tell(f"left {damaged} minutes that are damaged, and lost: remove {kept}/{DAMAGED}*")
+
+
+def _is_whole(work: Path) -> bool:
+    """Return True if the native recorder ended in order, when only its front end was killed."""
+    with suppress(FileNotFoundError, ValueError):
+        said = (work / ANSWERS).read_bytes().rpartition(b"\n")[0].splitlines()
+        return any(json.loads(line).get("event") == "done" for line in said if line[:2] == b'{"')
+    return False
 
 
 def _about_left(note: Path) -> About | None:
@@ -329,12 +224,6 @@ def _about_left(note: Path) -> About | None:
         return About(**json.loads(note.read_bytes()))
     except (OSError, ValueError, TypeError, SpoolscopeError):
         return None
-
-
-def _set_aside(place: Path) -> Path:
-    """Rename what cannot be read, so that no later start stumbles over it; return its new path."""
-    dot = "." * place.name.startswith(".")
-    return place.rename(place.with_name(f"{dot}{_DAMAGED}{place.name.removeprefix('.')}"))
 
 
 def _works(root: Path) -> list[Path]:

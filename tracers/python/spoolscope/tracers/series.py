@@ -11,6 +11,7 @@ from typing import Any
 
 from spoolscope.tracers.converter import Converter, Job
 from spoolscope.tracers.hook import Hook
+from spoolscope.tracers.minute_writer import MISSED
 from spoolscope.tracers.recorder import Event, Recorder
 from spoolscope.tracers.request import Request
 from spoolscope.traces import unfinished
@@ -105,6 +106,9 @@ class Series:
             self._add(Job(segments, event))
             if event["why"] != "end":
                 self.tell(f"froze at {_now()}: {event['why']}")
+        elif event["event"] in MISSED and not self.request.rollup_s:  # else the sums say it
+            why = f"the spool {event['spool']} {MISSED[event['event']]}"
+            self.tell(f"goes on, but {why}: calls there are not recorded")
         elif event["event"] == "done" and event["meta"].get("ended") == DISK_FULL:
             self.early = f"ended early at {_now()}: the disk of its output was full"
             self.tell(self.early)
