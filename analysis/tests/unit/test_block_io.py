@@ -58,6 +58,73 @@ def test_what_lies_on_another_device_is_written_once(builder):
                                                       "8:0 for 7:1"]  # fmt: skip
 
 
+def test_what_calls_and_io_uring_copied_to_the_spool_is_counted(builder):
+    """Check sendfile to a socket, to open files, to one closed meanwhile, and from elsewhere."""
+    opened = {"path": "u/new", "dev": DISK}
+    builder.call("openat", 0, 10, ret=5, **opened)
+    builder.call("sendfile", 100, 10, fd=4, fd2=9, ret=1 << 30, path="u/mail", dev=DISK)
+    builder.call("sendfile", 200, 10, fd=4, fd2=5, ret=10, path="u/mail", dev=DISK)
+    builder.call("close", 300, 10, fd=5, **opened)
+    builder.call("sendfile", 400, 10, fd=4, fd2=5, ret=1 << 30, path="u/mail", dev=DISK)
+    builder.call("openat", 500, 10, tid=2, ret=5, **opened)
+    builder.call("splice", 600, 10, tid=2, fd=4, fd2=5, ret=200, path="u/mail", dev=DISK)
+    builder.call("splice", 700, 10, tid=3, fd=4, fd2=5, ret=3000, dev=None)
+    for op, ret in (("write", 40_000), ("write_fixed", 500_000), ("read", 1 << 30), ("write", -1)):
+        builder.add("uring_ops", ts_ns=800, pid=1, tid=1, op=op, ret=ret, dev=DISK)
+    assert report(builder).call_bytes == 543_210
+
+
+FIRST, SECOND, ANONYMOUS = DISK + 1, DISK + 2, 43
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ({}, ""),
+        ({"spools": [{"dev": LOOP, "mount": "/m", "part": True}]}, "only a directory"),
+        ({"filter": {"command": True, "comms": []}}, ""),
+        ({"filter": {"command": False, "comms": ["lmtp"]}}, "only some programs"),
+        ({"shed": 5}, "left out"),
+        ({"aio_calls": 1}, "io_submit"),
+    ],
+)
+def test_bytes_of_other_writers_are_not_compared_with_those_of_calls(builder, meta, said):
+    builder.call("write", 0, 1000, ret=1024)
+    builder.block_io(0, dev=LOOP, bytes=4096)
+    path = builder.write(**({"spools": [{"dev": LOOP, "mount": "/m"}]} | meta))
+    found = study(path).block_io
+    assert said in found.unlike
+    assert bool(found.unlike) == bool(said)
+    assert found.amplification == (None if said else 4.0)
+    (section,) = [s for s in trace_page(path).sections if s.key == "block-io"]
+    text = " ".join(block.caption for block in section.blocks)
+    assert (f"not compared with what calls wrote, as {found.unlike}." in text) == bool(said)
+    assert ("4.0 bytes for each of 1.00 KiB that calls wrote" in text) != bool(said)
+
+
+@pytest.mark.parametrize(
+    ("spool", "parents", "compared"),
+    [
+        (FIRST, [FIRST, FIRST], True),
+        (FIRST, [FIRST, None], True),  # a large one that was split
+        (FIRST, [FIRST, SECOND], False),
+        (ANONYMOUS, [FIRST, FIRST], True),
+        (ANONYMOUS, [FIRST, SECOND], False),
+        (DISK, [None, None], True),
+        (OTHER, [FIRST, None], True),  # the volume that lies on this partition
+    ],
+)
+def test_another_partition_that_was_written_prevents_the_comparison(
+    builder, spool, parents, compared
+):
+    builder.call("write", 0, 1000, ret=2048)
+    for at, parent in enumerate(parents):
+        builder.block_io(at, dev=DISK, parent_dev=parent, bytes=4096)
+    builder.block_io(9, dev=DISK, parent_dev=spool, bytes=0, preflush=True)
+    found = study(builder.write(spools=[{"dev": spool, "mount": "/m"}])).block_io
+    assert (found.amplification == 4.0, bool(found.unlike)) == (compared, not compared)
+
+
 def test_a_sequence_is_of_one_device_and_direction(builder):
     for at, (op, sector) in enumerate((("write", 0), ("read", 900), ("write", 8), ("write", 16),
                                        ("write", 100), ("read", 908))):  # fmt: skip

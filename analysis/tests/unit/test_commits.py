@@ -5,6 +5,7 @@ import pytest
 from spoolscope.analysis import commit_parts
 from spoolscope.analysis.explain import explain
 from spoolscope.analysis.stages import begin
+from spoolscope.analysis.study import study
 from spoolscope.traces.trace import Trace
 
 pytestmark = pytest.mark.slow
@@ -49,6 +50,21 @@ def test_a_wait_that_began_before_its_commit_counts_once(builder):
     builder.commit(100, 900, **trigger(1, 0, "cleanup"))
     (found,) = explain(builder.write()).commits.blame
     assert (found.n_others, found.others_ns) == (1, 950)
+
+
+def test_a_timer_is_not_charged_to_the_call_that_was_under_way(builder):
+    builder.call("openat", 0, 900, tid=3, comm="imap", path="box/new/1")
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=4, comm="lmtp", path="u/tmp/1")
+    builder.commit(0, 1000, **trigger(3, 0, "imap") | {"trigger": "timer"})
+    found = explain(builder.write(), blame=True)
+    (row,) = found.commits.charges.by_call
+    assert (row.comm, row.syscall, row.path_class, row.n, row.others_ns) == (
+        "(timer)", "-", "-", 1, 1000,
+    )  # fmt: skip
+    (row,) = found.commits.charges.by_process
+    assert (row.comm, row.pid) == ("(timer)", None)
+    assert [row.mailbox for row in found.commits.charges.by_mailbox] == ["-"]
+    assert "imap" not in {culprit.culprit for culprit in found.culprits}
 
 
 def test_an_unknown_trigger_is_not_named(builder):
@@ -101,12 +117,18 @@ def test_commits_are_cut_in_batches_alike(builder, monkeypatch):
     assert whole.waits["ext4"]["log_write"] == 7 * 700
 
 
-def test_a_flush_after_a_fua_write_is_a_flush(builder):
-    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1)
-    builder.commit(0, 1000, locking_ns=0, flushing_ns=0, logging_ns=1000)
+PARTITION, DISK = 8 << 20 | 1, 8 << 20
+
+
+@pytest.mark.parametrize("on", [DISK, PARTITION])
+def test_a_flush_after_a_fua_write_is_a_flush(builder, on):
+    """Check it on a whole disk and on a partition: the flush names the whole disk only."""
+    parent = None if on == DISK else on
+    builder.call("fsync", 0, 10, ((WAIT, 1000),), tid=1, dev=on)
+    builder.commit(0, 1000, locking_ns=0, flushing_ns=0, logging_ns=1000, dev=on)
     builder.sleep(0, 1000, LOGGING)
-    builder.block_io(0, queue_ns=100, device_ns=200, fua=True)
-    builder.block_io(300, queue_ns=0, device_ns=700, op="flush", tid=55)
+    builder.block_io(0, queue_ns=100, device_ns=200, fua=True, dev=DISK, parent_dev=parent)
+    builder.block_io(300, queue_ns=0, device_ns=700, op="flush", tid=55, dev=DISK)
     found = explain(builder.write()).commits
     assert found.waits["ext4"] == {"queue": 100, "log_write": 200, "cache_flush": 700}
 
@@ -145,7 +167,24 @@ def test_a_btrfs_leader_pauses_for_others_to_join(builder):
     builder.commit(10, 990, "btrfs_log_commit", **(trigger(2, 0, "join") | {"tid": 2}))
     found = explain(builder.write()).commits
     assert found.waits["btrfs"] == {"batching": 900 + 890, "running": 90}
-    assert [(b.comm, b.others_ns) for b in found.blame] == [("lead", 980), ("join", 0)]
+    assert [(b.comm, b.n, b.others_ns) for b in found.blame] == [("lead", 1, 980)]
+
+
+def test_a_sync_that_joined_the_log_commit_of_another_is_no_commit(builder):
+    """Check that sums, charges, the longest ones and the timeline count the same commits."""
+    builder.call("fsync", 0, 1000, tid=1, comm="lead")
+    for n in range(3):
+        builder.commit(n * 5000, 1000, "btrfs_log_commit", flushing_ns=900, logging_ns=100,
+                       **(trigger(1, 0, "lead") | {"tid": 1}))  # fmt: skip
+        builder.commit(n * 5000 + 10, 2000, "btrfs_log_commit", **trigger(2, 0, "join"))
+    builder.commit(90_000, 500, "btrfs_commit", trigger="timer")
+    seen = study(builder.write())
+    found = seen.explanation.commits
+    kinds = {kind.kind: (kind.n, kind.total_ns, sum(kind.parts.values())) for kind in found.kinds}
+    assert kinds == {"btrfs_log_commit": (3, 3000, 3000), "btrfs_commit": (1, 500, 500)}
+    assert (found.n, found.charges.commit_ns, len(found.longest)) == (4, 3500, 4)
+    assert sum(row.n for row in found.blame) == 4
+    assert {row.comm for row in found.blame} == {"lead", "(timer)"}
 
 
 def test_a_btrfs_leader_that_waits_for_another_is_not_the_one_waited_for(builder):

@@ -67,6 +67,8 @@ def test_a_part_of_its_time(builder, tmp_path):
     assert first.unfinished == 1
     said = json.loads(run("explain", path, "--slice", "495ms..550ms", "--json").stdout)
     assert said["requests"] == 1
+    said = json.loads(run("explain", path, "--slice", "25ms..45ms", "--json").stdout)
+    assert said["busy_ns"] == {"0:1": 20 * MS}
     export = ("export", path, "--to", "fio", "-o", tmp_path / "log", "--slice", "25ms..45ms")
     assert run(*export).exception is None
     assert (tmp_path / "log").read_text().count(" write ") == 3  # one was under way

@@ -15,7 +15,7 @@ from spoolscope.traces.trace import Trace
 S = 1_000_000_000
 MS = 1_000_000
 FORCED = Asker(
-    "statsd (process 7)", "statsd", 300, 40, 500, 5 * S, 4 * S, 8 * S, "fsync", "statistics.db"
+    "statsd (process 7)", "statsd", 300, 40, 500, 5 * S, 4 * S, 8 * S, "fsync", "statistics.db", 150
 )
 LINEAR = LookupCost("shared", 60_000, "none", S // 2, S, 2 * S, 3000, 0.35)
 FULL = "schedule < __jbd2_log_wait_for_space < add_transaction_credits < start_this_handle"
@@ -36,9 +36,37 @@ def test_one_process_that_forces_the_commits_is_named(builder):
     [found] = insights("forced_commits", builder, evidence=Evidence(asker=FORCED))
     assert found.culprit == "statsd (process 7)"
     assert "300 of 500 commits, 30 a second" in found.mechanism
-    assert "fsync on statistics.db" in found.mechanism
+    assert "fsync on statistics.db: 300" in found.mechanism
     assert (found.share, found.severity) == (pytest.approx(4 / 8), "high")
     assert found.evidence["n"] == 300
+
+
+@pytest.mark.parametrize(
+    ("path_n", "said"),
+    [(149, " (149 times) and on other files"), (1, " (1 time) and on other files")],
+)
+def test_a_path_of_less_than_half_the_commits_has_its_own_number(builder, path_n, said):
+    few = Evidence(asker=replace(FORCED, path_n=path_n))
+    [found] = insights("forced_commits", builder, evidence=few)
+    assert f"fsync on statistics.db{said}: 300 of 500 commits" in found.mechanism
+
+
+def test_forced_commits_without_a_recorded_call_have_no_path(builder):
+    unsaid = Evidence(asker=replace(FORCED, syscall=None, path=None, path_n=0))
+    [found] = insights("forced_commits", builder, evidence=unsaid)
+    assert "with its calls on its files: 300 of 500 commits" in found.mechanism
+
+
+def test_the_call_and_path_of_most_commits_are_counted(builder):
+    wait = "schedule < jbd2_log_wait_commit < ext4_sync_file"
+    for n in range(40):
+        path, call = f"box/{0 if n < 10 else n}", "fsync" if n < 30 else "fdatasync"
+        builder.call(call, n * MS, 10, ((wait, MS // 2),), tid=3, comm="spread", path=path)
+        builder.call("fsync", n * MS, 10, ((wait, MS // 2),), tid=4, comm="lmtp", path="u/1")
+        asked = {"trigger_pid": 3, "trigger_tid": 3, "trigger_seq": n, "trigger_comm": "spread"}
+        builder.commit(n * MS, MS // 2, trigger="call", **asked)
+    asker = explain(builder.write()).evidence.asker
+    assert (asker.n, asker.syscall, asker.path, asker.path_n) == (40, "fsync", "box/0", 10)
 
 
 def test_forced_commits_without_victims_are_no_insight(builder):

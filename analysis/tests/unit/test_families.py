@@ -137,8 +137,15 @@ def test_a_script_forces_commits_if_it_makes_most_and_others_wait(
 READ = "folio_wait_bit_common < filemap_get_pages < vfs_read"
 
 
-def test_who_had_the_disk_is_summed_over_short_processes(builder):
-    """Check ten cats of find and a reader in turns of 10 ms at the disk, without writeback."""
+LOOP, BELOW = 7 << 20 | 2, 254 << 20
+
+
+@pytest.mark.parametrize("dev", [1, LOOP])
+def test_who_had_the_disk_is_summed_over_short_processes(builder, dev):
+    """Check ten cats of find and a reader in turns of 10 ms at the disk, without writeback.
+
+    If it is a loop device, the disk below it has each request again.
+    """
     builder.thread(900, "find")
     for n in range(10):
         pid, at = 1000 + n, n * 30 * MS
@@ -146,9 +153,14 @@ def test_who_had_the_disk_is_summed_over_short_processes(builder):
         for tid, comm, begin in ((pid, "cat", at), (7, "imap", at + 10 * MS)):
             # The reader makes its request while the cat is served, and waits for both.
             asked = at if comm == "imap" else begin
-            builder.call("read", asked, 0, ((READ, begin + 10 * MS - asked),), tid=tid, comm=comm)
-            builder.block_io(begin, device_ns=10 * MS, op="read", pid=tid, tid=tid, comm=comm)
-        builder.block_io(at + 20 * MS, device_ns=MS, pid=3, tid=3, comm="kworker/u8:1")
+            wait = ((READ, begin + 10 * MS - asked),)
+            builder.call("read", asked, 0, wait, tid=tid, comm=comm, dev=dev)
+            which = {"dev": dev, "op": "read", "pid": tid, "tid": tid, "comm": comm}
+            builder.block_io(begin, device_ns=10 * MS, **which)
+            if dev == LOOP:
+                builder.block_io(begin + 1, device_ns=9 * MS, dev=BELOW, parent_dev=LOOP, op="read",
+                                 pid=5, tid=5, comm="kworker/u8:2")  # fmt: skip
+        builder.block_io(at + 20 * MS, device_ns=MS, dev=dev, pid=3, tid=3, comm="kworker/u8:1")
     held = {one.name: one for one in explain(builder.write()).evidence.disk_holders}
     assert set(held) == {"cat", "imap"}
     cat = held["cat"]

@@ -94,6 +94,19 @@ def test_one_wait_of_one_process_is_said_in_the_singular(builder):
     assert "for which 1 process waited 30.0 ms in 1 call; meanwhile" in found.text
 
 
+def test_pauses_of_log_commits_are_not_said_to_be_commits_before(builder):
+    pause = "schedule < schedule_timeout < btrfs_sync_log < btrfs_sync_file"
+    join = "schedule < wait_log_commit < btrfs_sync_log < btrfs_sync_file"
+    builder.call("fsync", 0, 10, ((pause, 90_000_000),), tid=1)
+    builder.call("fsync", 10, 10, ((join, 90_000_000),), tid=2)
+    builder.commit(0, 91_000_000, "btrfs_log_commit", tid=1, logging_ns=100)
+    found = [one for one in explain(builder.write()).insights if one.kind == "log_tree_queue"]
+    (evidence,) = [one.evidence for one in found]
+    assert evidence["behind_ns"] == 0
+    assert evidence["pause_ns"] == found[0].at_stake_ns > 170_000_000
+    assert "0 of it to commits before theirs, 180 ms to pauses" in found[0].text
+
+
 def test_nothing_is_found_in_a_healthy_trace(builder):
     builder.call("read", 0, 1_000_000)
     assert explain(builder.write()).insights == []

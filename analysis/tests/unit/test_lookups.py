@@ -59,6 +59,62 @@ def test_names_made_meanwhile_count(builder):
     assert cost.entries == 1 + 5 - 1
 
 
+def test_a_file_replaced_again_and_again_is_one_name(builder):
+    name(builder, "box/index")
+    builder.call("stat", 0, 10, ((LOOKUP, 3000),), path="box/index")
+    for n in range(50):
+        at = 10_000 + 100 * n
+        builder.call("openat", at, 10, path="box/index.tmp", flags=0o301)
+        builder.call("rename", at + 50, 10, path="box/index.tmp",
+                     path2_id=builder.path_id("box/index"))  # fmt: skip
+    (cost,) = explain(builder.write()).lookups
+    assert cost.entries == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "columns"), [("openat", {"flags": 0o101}), ("creat", {}), ("mkdir", {})]
+)
+def test_every_call_that_makes_a_name_counts_once(builder, call, columns):
+    name(builder, "box/0")
+    builder.call("stat", 0, 10, ((LOOKUP, 3000),), path="box/0")
+    for n in range(2, 8):  # each twice
+        builder.call(call, 10_000 + n, 10, path=f"box/{n // 2}", **columns)
+    builder.call("openat", 20_000, 10, path="box/opened", flags=0o1)
+    (cost,) = explain(builder.write()).lookups
+    assert cost.entries == 1 + 3
+
+
+def test_names_that_are_exchanged_both_stay(builder):
+    for n in ("a", "b", "c"):
+        name(builder, f"box/{n}")
+    builder.call("stat", 0, 10, ((LOOKUP, 3000),), path="box/a")
+    builder.call("renameat2", 10_000, 10, path="box/a", path2_id=builder.path_id("box/b"), flags=2)
+    builder.call("openat", 20_000, 10, path="box/d", flags=0o101)
+    (cost,) = explain(builder.write()).lookups
+    assert cost.entries == 4
+
+
+def test_directories_of_two_spools_with_one_path_are_apart(builder):
+    spools = [SPOOL | {"mount": "/a", "features": ["has_journal"]},
+              SPOOL | {"mount": "/b", "fstype": "xfs", "features": None}]  # fmt: skip
+    for number, n in ((0, 5), (1, 60)):
+        for k in range(n):
+            at = 1000 * number + k
+            builder.add("paths", path_id=at + 100, path=f"in/{k}", kind="spool", spool=number)
+            name_ = builder.add("tree", path_id=at + 100)
+            assert name_
+        builder.call("stat", number * 10**6, 1000, ((LOOKUP, 3000 + number),),
+                     path_id=1000 * number + 100, tid=100 + number)  # fmt: skip
+    trace = builder.write(spools=spools)
+    found = study(trace)
+    costs = {c.path: (c.entries, c.index, c.lookup_io_ns) for c in found.explanation.lookups}
+    assert costs == {"/a/in": (5, "none", 3000), "/b/in": (60, "tree", 3001)}
+    assert {d.path: (d.entries, d.n) for d in found.directories} == {
+        "/a/in": (5, 1), "/b/in": (60, 1),
+    }  # fmt: skip
+    assert {b.name: b.n for b in found.explanation.callers.by_mailbox} == {"/a/in": 1, "/b/in": 1}
+
+
 def test_the_names_of_a_directory_that_costs_little_are_counted_too(builder):
     for n in range(30):
         name(builder, f"box/new/{n}")

@@ -10,6 +10,10 @@ from spoolscope.traces.slices import parse_slice
 
 pytestmark = pytest.mark.slow
 
+S, MS = 1_000_000_000, 1_000_000
+WAIT = "schedule < jbd2_log_wait_commit < ext4_sync_file"
+LOCKED = "schedule < flock_lock_inode_wait < __do_sys_flock"
+READ = "io_schedule < folio_wait_bit_common < filemap_get_pages < filemap_read"
 LISTS = ("by_process", "by_program", "by_unit", "by_mailbox")
 
 
@@ -59,6 +63,93 @@ def test_slices_that_follow_one_another_hold_every_call_once(sample):
     assert tuple(map(sum, zip(*parts, strict=True))) == exact(explain(sample))
 
 
+def test_what_a_slice_counts_is_what_overlaps_it(sample):
+    from spoolscope.traces.trace import Trace
+
+    found = explain(sample, selection=Selection(part=parse_slice("20s..21s")))
+    con = Trace.open(sample).connect()
+    from_ns = int(found.meta["start_ns"]) + 20 * S
+    overlaps = f"WHERE ts_ns < {from_ns + S} AND ts_ns + dur_ns > {from_ns}"
+    assert found.commits.n == con.execute(f"SELECT count(*) FROM commits {overlaps}").fetchone()[0]
+    disks = {requests.disk for requests in found.evidence.requests}
+    for disk in disks:
+        of_disk = [r for r in found.evidence.requests if r.disk == disk]
+        assert 0 < sum(r.total_ns for r in of_disk) <= S
+
+
+@pytest.fixture
+def locked(builder):
+    """Return ten seconds: a commit and its flush in each tenth of a second, and one long flock."""
+    builder.call("flock", 1500 * MS, 10, ((LOCKED, 7 * S),), tid=4, comm="waiter", path="lock")
+    for n in range(100):
+        at_ns = n * 100 * MS
+        builder.call("fsync", at_ns, 10, ((WAIT, 80 * MS),), tid=3, comm="lmtp", path=f"box/{n}")
+        asked = {"trigger_pid": 3, "trigger_tid": 3, "trigger_seq": n, "trigger_comm": "lmtp"}
+        builder.commit(at_ns, 80 * MS, trigger="call", **asked)
+        builder.block_io(at_ns, 0, 10 * MS, op="write")
+        builder.block_io(at_ns + 10 * MS, 0, 60 * MS, op="flush")
+    return builder
+
+
+def test_a_long_wait_for_a_program_does_not_lengthen_a_slice(locked):
+    # At 1,990 ms begins a call that waits for a commit beyond the slice.
+    locked.call("fsync", 1990 * MS, 10, ((WAIT, 80 * MS),), tid=5, comm="imap", path="box/late")
+    trace = locked.write(duration_ns=10 * S)
+    found = explain(trace, selection=Selection(part=parse_slice("1s..2s")))
+    commits = found.commits
+    assert (commits.n, commits.kinds[0].n, commits.kinds[0].total_ns) == (10, 10, 800 * MS)
+    assert sum(commits.kinds[0].parts.values()) == commits.kinds[0].total_ns
+    assert (commits.charges.commit_ns, sum(b.n for b in commits.charges.by_call)) == (800 * MS, 10)
+    assert found.askers.programs[0].n == found.askers.programs[0].n_commits == 10
+    requests = {r.op: (r.n, r.total_ns) for r in found.evidence.requests}
+    assert requests == {"write": (10, 100 * MS), "flush": (10, 600 * MS)}
+    flushes = [i.evidence["n"] for i in found.insights if i.code == "J03"]
+    assert flushes == [10]
+    # The wait beyond the slice is charged, and its commit is among the longest.
+    assert sum(b.others_ns for b in commits.blame) == 70 * MS
+    assert [commit.at_ns for commit in commits.longest if commit.at_ns >= 2 * S] == [2 * S]
+
+
+def test_commits_count_where_no_call_began(locked):
+    trace = locked.write(duration_ns=10 * S)
+    only = Selection(only=("waiter",), part=parse_slice("1s..2s"))
+    assert explain(trace, selection=only).commits.n == 10
+
+
+def test_a_request_at_the_edge_of_a_slice_counts_with_its_part(locked):
+    locked.block_io(1950 * MS, 0, 6 * S, op="read", dev=2)
+    trace = locked.write(duration_ns=10 * S)
+    found = explain(trace, selection=Selection(part=parse_slice("1s..2s")))
+    (read,) = [r for r in found.evidence.requests if r.op == "read"]
+    assert (read.n, read.total_ns) == (1, 50 * MS)
+
+
+def test_what_had_the_disk_is_looked_for_until_no_shown_call_waits(builder):
+    builder.thread(9, "backup")
+    for n in range(10):
+        builder.block_io(n * S, 0, S, op="read", dev=2, pid=9, tid=9, comm="backup")
+    builder.call("read", 1900 * MS, 10, ((READ, 500 * MS),), tid=4, comm="imap", path="box/1")
+    builder.call("flock", 1500 * MS, 10, ((LOCKED, 7 * S),), tid=5, comm="waiter", path="lock")
+    trace = builder.write(duration_ns=10 * S)
+    found = explain(trace, selection=Selection(part=parse_slice("1s..2s")))
+    (holder,) = found.evidence.disk_holders
+    assert (holder.name, holder.n, holder.others_ns) == ("backup", 2, 500 * MS)
+    assert [(r.n, r.total_ns) for r in found.evidence.requests] == [(1, S)]
+
+
+def test_an_exported_slice_counts_what_overlaps_it(locked, tmp_path):
+    from spoolscope.export.content import prepare
+    from spoolscope.export.openmetrics import OpenMetrics
+    from spoolscope.traces.trace import Trace
+
+    with (trace := Trace.open(locked.write(duration_ns=10 * S))).connect() as con:
+        content = prepare(con, trace, Selection(part=parse_slice("1s..2s")))
+        OpenMetrics().write(content, tmp_path / "out")
+    text = (tmp_path / "out").read_text()
+    assert 'spoolscope_commit_duration_seconds_count{kind="jbd2_commit"} 10 ' in text
+    assert 'spoolscope_block_request_duration_seconds_count{op="flush"} 10 ' in text
+
+
 def test_a_mailbox_is_all_that_lies_in_it(sample):
     boxes = (row for row in explain(sample).callers.by_mailbox if not row.name.startswith("("))
     box = max(boxes, key=lambda row: row.n).name
@@ -66,6 +157,21 @@ def test_a_mailbox_is_all_that_lies_in_it(sample):
     n, _ = exact(found)
     paths = f"SELECT path_id FROM paths WHERE path = '{box}' OR starts_with(path, '{box}/')"
     assert n == of_rows(sample, f"path_id IN ({paths}) OR path2_id IN ({paths})")[0]
+
+
+def test_a_mailbox_with_its_mount_is_that_of_one_spool(builder):
+    spools = [{"mount": mount, "fstype": "ext4", "options": "rw"} for mount in ("/a", "/a/b")]
+    for number, ns in ((0, 300), (1, 700)):
+        for n, path in enumerate(("in/1", "top")):
+            at = 10 * number + n
+            builder.add("paths", path_id=100 + at, path=path, kind="spool", spool=number)
+            builder.call("read", at * 1000, ns, path_id=100 + at)
+    trace = builder.write(spools=spools)
+    for word, latency_ns in (("in", 1000), ("/a/in", 300), ("/a/b/in/", 700), ("/a/b", 1400)):
+        assert explain(trace, selection=Selection(only=(word,))).latency_ns == latency_ns
+    for word in ("/", "/a/none", "/b/in"):
+        with pytest.raises(SpoolscopeError, match="no call is of a process or on a mailbox"):
+            explain(trace, selection=Selection(only=(word,)))
 
 
 def test_culprits_of_what_is_shown_may_be_left_out(sample):

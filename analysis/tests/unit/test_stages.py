@@ -77,6 +77,8 @@ def test_a_stage_needs_what_it_says_and_no_more(whole, stage, builder):
         for table in set(stage.needs) - set(TABLES):
             con.register("copy", whole.sql(f"SELECT * FROM {table}").to_arrow_table())
             con.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM copy")
-        stage.make(Work(con, STAGES, {"sample_hz": 100}, made={s.name for s in STAGES}))
+        work = begin(con, {"sample_hz": 100})
+        work.made |= {s.name for s in STAGES}
+        stage.make(work)
         for table in stage.tables:
             con.execute(f"SELECT * FROM {table} LIMIT 1")

@@ -11,6 +11,8 @@ from spoolscope.analysis.families import PROCESS, PROGRAM, Families, Group, Key,
 FORCED_COMMITS, FORCED_SHARE, FORCED_TIMES = 20, 0.2, 3
 """Least number of commits of a process that forces them, their share of all, and their ratio to
 those of the next process."""
+MOSTLY = 0.5
+"""Share of its commits from which on a call stands for all of them."""
 LEAST_OTHERS = 0.1
 """A group of processes forces commits only if calls of others have this share of the time."""
 
@@ -18,10 +20,11 @@ SHOWN = 10
 
 # A task that is not recorded may ask for commits, too.
 _ASKED = """trigger IN ('call', 'other') AND trigger_pid IS NOT NULL AND trigger_comm IS NOT NULL"""
+_COUNTED = "in_slice(from_ns, to_ns)"
 
 _COMMITS = f"""
 SELECT trigger_pid, trigger_comm, count(*), CAST(sum(dur_ns) AS BIGINT) FROM commit_spans
-WHERE {_ASKED} GROUP BY ALL
+WHERE {_ASKED} AND {_COUNTED} GROUP BY ALL
 """
 
 # How long each process waited for commits, by the process that asked for them.
@@ -32,8 +35,10 @@ WHERE {_ASKED} AND w.tid IS DISTINCT FROM c.trigger_tid
 GROUP BY ALL
 """
 
-_MOSTLY = """
-SELECT {column} FROM commit_triggers WHERE list_contains({pids}, pid) AND {column} NOT IN ('-', '')
+_MOSTLY = f"""
+SELECT {{column}}, count(*) FROM commit_triggers JOIN commit_spans USING (commit_id)
+WHERE list_contains({{pids}}, trigger_pid) AND {{column}} NOT IN ('-', '') AND {_ASKED}
+    AND {_COUNTED}
 GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1
 """
 
@@ -44,12 +49,15 @@ class Asker:
 
     Attributes:
         who: The processes in words; ``name`` is only their name.
-        n: Commits they triggered, of ``n_commits``; the next group of this level triggered
-            ``n_next``.
+        n: Commits they triggered, of ``n_commits`` in the part that is shown; the next group of
+            this level triggered ``n_next``.
         commit_ns: The length of these commits in sum.
         others_ns: Time that others waited for these commits, in the calls that are shown.
         outside_ns: Time of all these calls of others.
-        syscall: The call of most of these commits, on ``path``; None if it was not recorded.
+        syscall: The call of most of these commits; None if it was not recorded, or asked for less
+            than half of them.
+        path: The path that most of them were asked for by, ``path_n`` of them; None likewise if it
+            is not known.
     """
 
     who: str
@@ -62,6 +70,7 @@ class Asker:
     outside_ns: int
     syscall: str | None = None
     path: str | None = None
+    path_n: int = 0
 
     @property
     def forces(self) -> bool:
@@ -152,7 +161,8 @@ class _Study:
         times: Mapping[Key, int],
     ) -> None:
         self._con, self._lengths, self._times = con, lengths, times
-        ((self._n,),) = con.execute("SELECT count(*) FROM commit_spans").fetchall()
+        counted = f"SELECT count(*) FROM commit_spans WHERE {_COUNTED}"
+        ((self._n,),) = con.execute(counted).fetchall()
         self._waits: dict[Key, Counter[int]] = defaultdict(Counter)
         for pid, comm, waiter, ns in con.execute(_WAITED).fetchall():
             self._waits[pid, comm][waiter] += ns
@@ -176,8 +186,11 @@ class _Study:
     def with_call(self, group: Group, asker: Asker) -> Asker:
         """Add the call, and its path, with which a group asked for most of its commits."""
         pids = sorted(group.pids)
-        return replace(asker, syscall=self._most("syscall", pids), path=self._most("path", pids))
+        syscall, n = self._most("syscall", pids)
+        path, path_n = self._most("path", pids)
+        mostly = syscall if n >= MOSTLY * asker.n else None
+        return replace(asker, syscall=mostly, path=path, path_n=path_n)
 
-    def _most(self, column: str, pids: list[int]) -> str | None:
+    def _most(self, column: str, pids: list[int]) -> tuple[str | None, int]:
         row = self._con.execute(_MOSTLY.format(column=column, pids=pids)).fetchone()
-        return None if row is None else str(row[0])
+        return row or (None, 0)

@@ -87,7 +87,7 @@ ORDER BY s.bin, s.dur_ns DESC, s.ts_ns
 
 _MARKS = f"""
 CREATE OR REPLACE TEMP TABLE marks AS
-SELECT 'commit' AS mark, from_ns, to_ns FROM commit_spans WHERE leads
+SELECT 'commit' AS mark, from_ns, to_ns FROM commit_spans
 UNION ALL SELECT 'flush', from_ns, to_ns FROM services WHERE part = '{DISK_FLUSH}'
 UNION ALL SELECT 'frozen', ts_ns, ts_ns + dur_ns FROM named_waits
 WHERE shown AND placed AND cause = 'frozen'

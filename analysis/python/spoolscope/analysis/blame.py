@@ -12,10 +12,14 @@ import duckdb
 
 from spoolscope.traces.pathclass import NO_PATH, class_sql, mailbox_sql
 
+# The call that was under way when the commit interval had passed did not ask for the commit.
 _TRIGGERS = """
 CREATE OR REPLACE TEMP TABLE commit_triggers AS
 WITH triggers AS (
-    SELECT commit_id, trigger, trigger_pid, trigger_tid, trigger_seq, trigger_comm, ts_ns, to_ns
+    SELECT commit_id, trigger, trigger_comm, ts_ns, to_ns,
+        CASE WHEN trigger != 'timer' THEN trigger_pid END AS trigger_pid,
+        CASE WHEN trigger != 'timer' THEN trigger_tid END AS trigger_tid,
+        CASE WHEN trigger != 'timer' THEN trigger_seq END AS trigger_seq
     FROM commit_spans
 ), calls AS (
     SELECT t.commit_id, s.comm, s.syscall, s.path_id,
@@ -55,13 +59,14 @@ WITH waited AS (
         count(DISTINCT w.wait_id) FILTER (w.tid IS DISTINCT FROM t.tid) AS n_others
     FROM commit_triggers t JOIN commit_waits w USING (commit_id) GROUP BY t.commit_id
 )
-SELECT t.charged, t.comm, t.pid, t.syscall, t.path_class, t.mailbox, count(*) AS n,
-    CAST(sum(s.dur_ns) AS BIGINT) AS commit_ns,
+SELECT t.charged, t.comm, t.pid, t.syscall, t.path_class, t.mailbox,
+    count(*) FILTER (in_slice(s.from_ns, s.to_ns)) AS n,
+    CAST(coalesce(sum(s.dur_ns) FILTER (in_slice(s.from_ns, s.to_ns)), 0) AS BIGINT) AS commit_ns,
     CAST(coalesce(sum(w.own_ns), 0) AS BIGINT) AS own_ns,
     CAST(coalesce(sum(w.others_ns), 0) AS BIGINT) AS others_ns,
     CAST(coalesce(sum(w.n_others), 0) AS BIGINT) AS n_others
 FROM commit_triggers t JOIN commit_spans s USING (commit_id) LEFT JOIN waited w USING (commit_id)
-GROUP BY ALL
+WHERE in_slice(s.from_ns, s.to_ns) OR w.commit_id IS NOT NULL GROUP BY ALL
 """
 
 _CHARGED = """
@@ -80,8 +85,9 @@ class Charge:
     """Commits, and the waits for them, in sum.
 
     Attributes:
-        n: Number of commits.
-        commit_ns: Sum of the commits' lengths.
+        n: Number of commits in the part of the recording that is shown; shown calls may have
+            waited for others.
+        commit_ns: Sum of these commits' lengths.
         own_ns: Time the triggering threads themselves waited for these commits.
         others_ns: Time all other threads waited for them, in n_others waits.
     """

@@ -5,13 +5,17 @@ or log, or blocks that a call wrote itself; metadata that nothing waits for is w
 Requests of a device that lies on another appear twice, once on each.
 """
 
-from dataclasses import dataclass, field, fields
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import duckdb
 import numpy as np
 
 from spoolscope.analysis.latency import QUANTILES, Curve, curve, supported
-from spoolscope.traces.calls import of_kind
+from spoolscope.analysis.services import LOOP_MAJOR
+from spoolscope.traces.calls import having, of_kind
 
 DATA, AWAITED, LATER = "data", "metadata_awaited", "metadata_later"
 LABELS = {
@@ -28,6 +32,7 @@ LABELS = {
 WRITES = (DATA, AWAITED, LATER)
 LEAST_CURVE = 100
 
+_OPENS = having("family", "open")
 _REQUESTS = f"""
 CREATE OR REPLACE TEMP TABLE requests AS
 SELECT dev, parent_dev, bytes, queue_ns, device_ns, sync, fua, preflush, error, held_back,
@@ -53,9 +58,26 @@ SELECT dev, parent_dev, kind, count(*), CAST(sum(bytes) AS BIGINT),
     max(queue_ns + device_ns)
 FROM requests GROUP BY ALL
 """
+# A sendfile or splice has the device of its source, if that is on a spool; then it wrote to the
+# spool if its target was opened there. Else it is recorded because of its target.
 _CALLS = f"""
-SELECT CAST(coalesce(sum(ret), 0) AS BIGINT) FROM syscalls
-WHERE ret > 0 AND syscall IN {of_kind("write", "copy_range")}
+WITH copies AS (
+    SELECT pid, fd2 AS fd, ts_ns, ret FROM syscalls
+    WHERE ret > 0 AND dev IS NOT NULL AND syscall IN {of_kind("sendfile", "splice")}
+), targets AS (
+    SELECT pid, CAST(CASE WHEN syscall IN {_OPENS} THEN ret ELSE fd END AS INTEGER) AS fd, ts_ns,
+        syscall IN {_OPENS} AS opens
+    FROM syscalls WHERE errno = 0 AND syscall IN {(*_OPENS, "close")}
+        AND EXISTS (SELECT 1 FROM copies)
+), wrote AS (
+    SELECT ret FROM syscalls WHERE ret > 0 AND (syscall IN {of_kind("write", "copy_range")}
+        OR dev IS NULL AND syscall IN {of_kind("sendfile", "splice")})
+    UNION ALL SELECT ret FROM uring_ops
+    WHERE ret > 0 AND op IN ('write', 'writev', 'write_fixed', 'writev_fixed')
+    UNION ALL SELECT c.ret FROM copies c
+    ASOF JOIN targets t ON t.pid = c.pid AND t.fd = c.fd AND t.ts_ns <= c.ts_ns WHERE t.opens
+)
+SELECT CAST(coalesce(sum(ret), 0) AS BIGINT) FROM wrote
 """
 # A request with PREFLUSH is inserted again after the cache flush, which its time shows. The letter
 # F stands before that of the operation.
@@ -162,13 +184,15 @@ class BlockReport:
     Attributes:
         requests: Sums by device and kind; devices on top come first.
         curves: Distributions of queue and device time together, by device and kind.
-        call_bytes: Bytes that calls wrote.
+        call_bytes: Bytes that calls wrote, and operations of io_uring.
+        unlike: Why these are not what filesystems wrote from, in words; "" if they are.
         stages: Sums by stage, for recordings with --blktrace.
     """
 
     requests: list[Requests] = field(default_factory=list)
     curves: dict[str, list[Curve]] = field(default_factory=dict)
     call_bytes: int = 0
+    unlike: str = ""
     stages: list[Stages] = field(default_factory=list)
 
     @property
@@ -188,8 +212,12 @@ class BlockReport:
 
     @property
     def amplification(self) -> float | None:
-        """Bytes that filesystems wrote, by bytes that calls wrote; None without any of these."""
-        return sum(self.written_bytes.values()) / self.call_bytes if self.call_bytes else None
+        """Bytes that filesystems wrote, by bytes that calls wrote; None if it cannot be said."""
+        return self.by_calls(sum(self.written_bytes.values()))
+
+    def by_calls(self, n_bytes: int) -> float | None:
+        """Return bytes by bytes that calls wrote; None if these differ, or there are none."""
+        return n_bytes / self.call_bytes if self.call_bytes and not self.unlike else None
 
 
 def numbers(dev: int) -> str:
@@ -197,8 +225,13 @@ def numbers(dev: int) -> str:
     return f"{dev >> 20}:{dev & 0xFFFFF}"
 
 
-def study_block_io(con: duckdb.DuckDBPyConnection) -> BlockReport:
-    """Study the block tables of a trace; empty if none was recorded."""
+def study_block_io(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> BlockReport:
+    """Study the block tables of a trace; empty if none was recorded.
+
+    Args:
+        con: The connection.
+        meta: meta.json of the trace.
+    """
     con.execute(_REQUESTS)
     found = [_requests(*row) for row in con.execute(_KINDS).fetchall()]
     order = list(LABELS)
@@ -211,7 +244,45 @@ def study_block_io(con: duckdb.DuckDBPyConnection) -> BlockReport:
         if one.n >= LEAST_CURVE:
             curves.setdefault(one.device, []).append(_curve(con, one))
     con.execute("DROP TABLE requests")
-    return BlockReport(found, curves, int(call_bytes), stages)
+    report = BlockReport(found, curves, int(call_bytes), stages=stages)
+    return replace(report, unlike=_unlike(report, meta))
+
+
+_CHOOSING = ("pids", "units", "cgroups", "exes", "comms")
+
+
+def _unlike(report: BlockReport, meta: Mapping[str, Any]) -> str:
+    """Return why the recorded calls are not those whose data the filesystems wrote, or ""."""
+    spools = meta.get("spools") or []
+    asked = meta.get("filter") or {}
+    cases = {
+        "only a directory of a filesystem was recorded": any(one.get("part") for one in spools),
+        "only some programs were recorded": any(asked.get(key) for key in _CHOOSING),
+        "calls were left out, to keep the recorder's cost down": bool(meta.get("shed")),
+        "what io_submit wrote is not in the trace": bool(meta.get("aio_calls")),
+        "another part of a disk was written, too": _other_parts(
+            report, {int(one["dev"]) for one in spools if one.get("dev")}
+        ),
+    }
+    return next((words for words, holds in cases.items() if holds), "")
+
+
+def _other_parts(report: BlockReport, spools: set[int]) -> bool:
+    """Return True if on the disk of a spool another partition or volume was written, too.
+
+    Of a large request that was split the partition is not known: the only one of its disk, if there
+    is one. The number of a filesystem over several disks, major 0, names none of them.
+    """
+    parts, written = defaultdict(set), defaultdict(set)
+    for one in report.top:  # an empty one, for a flush, may be of the volume on a partition
+        if one.bytes and one.for_dev is not None and one.for_dev >> 20 != LOOP_MAJOR:
+            parts[one.dev].add(one.for_dev)
+    for one in report.top:
+        if one.kind in WRITES and one.bytes:
+            only = next(iter(parts[one.dev])) if len(parts[one.dev]) == 1 else one.dev
+            written[one.dev].add(only if one.for_dev is None else one.for_dev)
+    named = all(dev >> 20 for dev in spools)
+    return any(len(on) > 1 and not (named and on <= spools) for on in written.values())
 
 
 def _requests(dev: int, for_dev: int | None, kind: str, n: int, *rest: int) -> Requests:

@@ -1,7 +1,7 @@
 """Time in calls by their callers: processes, programs, units; and by mailbox."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,13 +9,14 @@ import duckdb
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS, CAUSES, MACHINE
 from spoolscope.analysis.families import Families, Key
+from spoolscope.analysis.spool_names import distinct_names
 from spoolscope.traces.pathclass import mailbox_sql
 
 LISTED = 200
 """Number of rows; those beyond are summed up in one."""
 
 OTHERS = "(others)"
-NO_UNIT, NO_MAILBOX = "(none known)", "(no spool file)"
+NO_UNIT, NO_MAILBOX, TOP = "(none known)", "(no spool file)", "(top of the spool)"
 
 # Calls that are not in waited were on the CPU for all of their length.
 _TIMES = f"""
@@ -44,11 +45,11 @@ SELECT {{of}}, cause, CAST(sum(n) AS BIGINT) AS n, CAST(sum(ns) AS BIGINT) AS ns
 
 _BY_MAILBOX = f"""
 WITH boxes AS (
-    SELECT path_id, {mailbox_sql("path")} AS box FROM paths
+    SELECT path_id, coalesce(spool, 0) AS spool, {mailbox_sql("path")} AS box FROM paths
     WHERE kind = 'spool' AND path_id IN (SELECT path_id FROM path_causes)
 )
-SELECT coalesce(nullif(b.box, ''), CASE WHEN b.box IS NULL THEN '{NO_MAILBOX}'
-    ELSE '(top of the spool)' END) AS name, cause, CAST(sum(n) AS BIGINT), CAST(sum(ns) AS BIGINT)
+SELECT b.spool, coalesce(b.box, '{NO_MAILBOX}'), cause, CAST(sum(n) AS BIGINT),
+    CAST(sum(ns) AS BIGINT)
 FROM path_causes LEFT JOIN boxes b USING (path_id) GROUP BY ALL
 """
 
@@ -58,7 +59,8 @@ class CallerTime:
     """Time of the calls of one process, program, unit, or on one mailbox.
 
     Attributes:
-        name: Name of the process, program, unit or mailbox.
+        name: Name of the process, program, unit or mailbox; of a mailbox with the mount if several
+            spools have one.
         pid: Process; None in the other tables, and for a program of several.
         processes: Number of processes that made these calls; 0 by mailbox.
         n: Number of calls.
@@ -118,8 +120,16 @@ def time_callers(con: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def study_callers(con: duckdb.DuckDBPyConnection, families: Families) -> Callers:
-    """Sum up time by caller (needs ``process_causes`` and ``path_causes``)."""
+def study_callers(
+    con: duckdb.DuckDBPyConnection, families: Families, spools: Sequence[Mapping[str, Any]] = ()
+) -> Callers:
+    """Sum up time by caller.
+
+    Args:
+        con: Needs ``process_causes`` and ``path_causes``.
+        families: Groups of each process.
+        spools: Those of meta.json.
+    """
     rows = con.execute("SELECT pid, comm, cause, n, ns FROM process_causes").fetchall()
     known = {(pid, comm): families.of((pid, comm)) for pid, comm, *_ in rows}
     of_process: dict[Key, int] = defaultdict(int)
@@ -143,11 +153,14 @@ def study_callers(con: duckdb.DuckDBPyConnection, families: Families) -> Callers
         return name, None, len(members[f"/{name}"])
 
     boxes = con.execute(_BY_MAILBOX).fetchall()
+    names = distinct_names(((spool, box) for spool, box, *_ in boxes), spools)
     return Callers(
         by_process=summed(lambda key: (known[key].program, known[key].pid, 1)),
         by_program=summed(program),
         by_unit=summed(unit),
-        by_mailbox=_sums((name, None, 0, cause, n, ns) for name, cause, n, ns in boxes),
+        by_mailbox=_sums(
+            (names[spool, box] or TOP, None, 0, cause, n, ns) for spool, box, cause, n, ns in boxes
+        ),
         of_process=dict(of_process),
     )
 

@@ -64,7 +64,7 @@ _FILESYSTEM = " ".join(
     if kind.type in kind.rules
     for begin in kind.symbols
 )
-# A btrfs fsync that wrote no tree joined the log commit of another one.
+# A btrfs fsync that wrote no tree joined the log commit of another one, and made none itself.
 # The first call that ends a change after the commit interval starts the commit (jbd2_journal_stop):
 # the interval is the reason, not what that call did. On a mount with sync its own wish may be.
 _SPANS = f"""
@@ -74,15 +74,14 @@ WITH numbered AS (
         ts_ns + dur_ns AS to_ns,
         CASE {_FILESYSTEM} ELSE 'any' END AS filesystem
     FROM commits
+    WHERE kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL
+        OR NOT (SELECT bool_or(kind = 'btrfs_log_commit' AND logging_ns IS NOT NULL) FROM commits)
 ), stopped AS (
     SELECT stack_id FROM stacks WHERE starts_with(symbol, 'jbd2_journal_stop')
 )
 SELECT * REPLACE (CASE WHEN trigger = 'call' AND {{expires}}
         AND trigger_stack_id IN (SELECT stack_id FROM stopped) THEN 'timer' ELSE trigger END
-        AS trigger),
-    kind != 'btrfs_log_commit' OR logging_ns IS NOT NULL
-    OR NOT (SELECT bool_or(kind = 'btrfs_log_commit' AND logging_ns IS NOT NULL) FROM commits)
-    AS leads
+        AS trigger)
 FROM numbered
 """
 
@@ -106,12 +105,12 @@ _LEADING = f"""
 CREATE OR REPLACE TEMP TABLE leading_commits AS
 WITH leaders AS (
     SELECT commit_id, filesystem, dev, from_ns, to_ns
-    FROM commit_spans WHERE leads AND kind != 'btrfs_log_commit'
+    FROM commit_spans WHERE kind != 'btrfs_log_commit'
     UNION ALL SELECT s.commit_id, s.filesystem, s.dev, b.from_ns, b.to_ns
     FROM commit_spans s JOIN commit_starts b USING (commit_id)
     UNION ALL SELECT s.commit_id, s.filesystem, s.dev, p.from_ns, p.to_ns
     FROM commit_spans s JOIN commit_parts p USING (commit_id)
-    WHERE leads AND kind = 'btrfs_log_commit'
+    WHERE kind = 'btrfs_log_commit'
         AND part NOT IN ({PART["previous_commit"]}, {PART["ordered_data"]})
 )
 {one_at_a_time("leaders", "filesystem, dev", "commit_id")}
@@ -259,6 +258,8 @@ FROM sums s LEFT JOIN commit_spans c USING (commit_id)
 def number_commits(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> None:
     """Create ``commit_spans``: the commits, numbered by ``commit_id``.
 
+    A row of ``commits`` that only joined the log commit of another call is none.
+
     Args:
         con: The connection.
         meta: meta.json of the trace.
@@ -336,28 +337,12 @@ def _part(held: list[np.ndarray], by_requests: np.ndarray, btrfs_log: np.ndarray
     return np.select([here for here, _ in cases], codes, np.int8(PART["other"]))
 
 
-def parts_of_commits(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
-    """Return {kind: {part: ns}} of the commits themselves."""
-    return _by_part(
-        con,
-        "SELECT kind, part, CAST(sum(p.to_ns - p.from_ns) AS BIGINT) "
-        "FROM commit_parts p JOIN commit_spans USING (commit_id) GROUP BY ALL",
-    )
-
-
 def parts_of_waits(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
     """Return {filesystem: {part: ns}} of the waits for commits."""
-    return _by_part(
-        con,
-        "SELECT filesystem, code, CAST(sum(ns) AS BIGINT) FROM commit_sums GROUP BY ALL",
-    )
-
-
-def _by_part(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    for of, part, ns in con.execute(query).fetchall():
+    for of, part, ns in con.execute(
+        "SELECT filesystem, code, CAST(sum(ns) AS BIGINT) FROM commit_sums GROUP BY ALL "
+        "ORDER BY filesystem, code"
+    ).fetchall():
         found.setdefault(of, {})[PARTS[part]] = ns
-    return {
-        of: {part: parts[part] for part in PARTS if part in parts}
-        for of, parts in sorted(found.items())
-    }
+    return found

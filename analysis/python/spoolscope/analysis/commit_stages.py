@@ -44,16 +44,15 @@ COMMIT_STAGES: tuple[Stage, ...] = (
         (
             Made(
                 "commit_spans",
-                "one commit, numbered",
+                "one commit, numbered; a btrfs fsync that joined the log commit of another is none",
                 columns(
                     ("commits",),
                     f"commit_id {' '.join(TABLES['commits'].schema.names)} from_ns to_ns "
-                    "filesystem leads",
+                    "filesystem",
                     commit_id=_COMMIT,
                     from_ns=FROM,
                     to_ns=TO,
                     filesystem=("", "Whose rules explain it."),
-                    leads=("", "It wrote a log itself, and did not join another one."),
                 ),
             ),
         ),

@@ -1,12 +1,13 @@
 """Journal commits: their lengths and causes, and what they did while calls waited for them."""
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field, fields
 
 import duckdb
 
 from spoolscope.analysis.blame import Blame, BlameTable, sum_charges
-from spoolscope.analysis.commit_parts import PARTS, parts_of_commits, parts_of_waits
+from spoolscope.analysis.commit_parts import PARTS, parts_of_waits
 from spoolscope.analysis.stacks import Frames, read_stacks, telling
 from spoolscope.analysis.stage import Work
 
@@ -19,14 +20,22 @@ SELECT kind, count(*), count(*) FILTER (trigger != 'unknown'
     CAST(sum(dur_ns) AS BIGINT), CAST(quantile_cont(dur_ns, 0.5) AS BIGINT), max(dur_ns),
     CAST(sum(locking_ns) AS BIGINT), CAST(sum(flushing_ns) AS BIGINT),
     CAST(sum(logging_ns) AS BIGINT), avg(blocks)
-FROM commits GROUP BY kind ORDER BY 2 DESC
+FROM commit_spans WHERE in_slice(from_ns, to_ns) GROUP BY kind ORDER BY 2 DESC
+"""
+
+_PARTS = """
+SELECT kind, part, CAST(sum(p.to_ns - p.from_ns) AS BIGINT)
+FROM commit_parts p JOIN commit_spans c USING (commit_id)
+WHERE in_slice(c.from_ns, c.to_ns) GROUP BY ALL ORDER BY kind, part
 """
 
 # In the order of the fields of Commit. Bytes are those of requests that the thread of the commit
-# made meanwhile.
+# made meanwhile. The longest that a shown call waited for may lie beyond the slice.
 _LONGEST = f"""
 WITH longest AS (
-    SELECT * FROM commit_spans ORDER BY dur_ns DESC, ts_ns LIMIT {LONGEST}
+    SELECT * FROM commit_spans WHERE in_slice(from_ns, to_ns)
+        OR commit_id IN (SELECT commit_id FROM commit_waits)
+    ORDER BY dur_ns DESC, ts_ns LIMIT {LONGEST}
 ), parts AS (
     SELECT commit_id, map(list(part ORDER BY part), list(ns ORDER BY part)) AS parts FROM (
         SELECT commit_id, part, CAST(sum(p.to_ns - p.from_ns) AS BIGINT) AS ns
@@ -121,14 +130,15 @@ class Commit:
 
 @dataclass(frozen=True)
 class CommitReport:
-    """All about the commits of a trace.
+    """All about the commits in the part of a trace that is shown.
 
     Attributes:
-        n: Number of commits; trigger_named of them have a known trigger.
+        n: Number of commits that overlap it; trigger_named of them have a known trigger.
         kinds: Sums by kind.
         waits: Activity of commits while calls waited for them, {filesystem: {part: ns}}; sums to
             these waits (``causes.JOURNAL_WAITS``).
-        longest: The longest commits, each taken apart.
+        longest: The longest commits, each taken apart; also those beyond the part that is shown, if
+            shown calls waited for them.
         charges: Their time, charged to processes, mailboxes and calls.
     """
 
@@ -149,8 +159,10 @@ def study_commits(work: Work) -> CommitReport:
     """Take the commits apart and charge them."""
     work.make("commit_parts", "wait_parts", "charges")
     con = work.con
-    parts = parts_of_commits(con)
-    kinds = [CommitKind(*(*row, parts.get(row[0], {}))) for row in con.execute(_SUMMARY).fetchall()]
+    parts: dict[str, dict[str, int]] = defaultdict(dict)
+    for kind, part, ns in con.execute(_PARTS).fetchall():
+        parts[kind][PARTS[part]] = ns
+    kinds = [CommitKind(*(*row, parts[row[0]])) for row in con.execute(_SUMMARY).fetchall()]
     return CommitReport(
         n=sum(kind.n for kind in kinds),
         trigger_named=sum(kind.trigger_named for kind in kinds),

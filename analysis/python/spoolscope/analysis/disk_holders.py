@@ -20,8 +20,10 @@ _WAITS = f"""
 SELECT coalesce(dev, 0), ts_ns, dur_ns, pid FROM named_waits
 WHERE shown AND placed AND dur_ns > 0 AND cause IN {AT_DISK}
 """
+# A loop device has requests of its own, and it is these that its holders made.
 _DISKS = """
-SELECT DISTINCT parent_dev, dev FROM block_ios WHERE parent_dev IS NOT NULL
+SELECT DISTINCT parent_dev, dev FROM block_ios
+WHERE parent_dev IS NOT NULL AND parent_dev NOT IN (SELECT dev FROM block_ios)
 """
 BATCH = 200_000
 _COMM_BITS = 30

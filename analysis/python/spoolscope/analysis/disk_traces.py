@@ -36,7 +36,9 @@ FROM ordered GROUP BY dev, op ORDER BY sum(device_ns) DESC, dev, op
 # A disk is busy while at least one request is issued: overlapping intervals are merged.
 _BUSY = """
 WITH issued AS (
-    SELECT dev, ts_ns + queue_ns AS from_ns, ts_ns + queue_ns + device_ns AS to_ns FROM block_ios
+    SELECT dev, greatest(ts_ns + queue_ns, {from_ns}) AS from_ns,
+        least(ts_ns + queue_ns + device_ns, {to_ns}) AS to_ns
+    FROM block_ios WHERE ts_ns + queue_ns < {to_ns}
 ), marked AS (
     SELECT *, from_ns > coalesce(max(to_ns) OVER (PARTITION BY dev ORDER BY from_ns, to_ns
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1) AS begins
@@ -56,6 +58,8 @@ SELECT comm, count(*), CAST(coalesce(sum(bytes) FILTER (op = 'write'), 0) AS BIG
     count(*) FILTER (preflush OR fua), CAST(sum(device_ns) AS BIGINT)
 FROM block_ios GROUP BY comm ORDER BY sum(device_ns) DESC, comm LIMIT {LISTED}
 """
+
+_EVER = 2**63 - 1
 
 _UNFINISHED = "SELECT count(*) FROM block_stages WHERE c_ns IS NULL"
 
@@ -123,7 +127,7 @@ class DiskTrace:
     Attributes:
         duration_ns: Length of the trace.
         kinds: Kinds of requests, the largest time at the device first.
-        busy_ns: By disk, how long a request was at the device.
+        busy_ns: By disk, how long a request was at the device in the part that is shown.
         submitters: Sums by name of the thread that queued a request, in the same order.
         unfinished: Requests that were not seen to complete.
         imported: Facts that the import stored.
@@ -226,10 +230,12 @@ def study_disks(trace: Trace, selection: Selection = WHOLE) -> DiskTrace:
     """
     with trace.connect() as con:
         select(con, trace, selection)
+        from_ns, to_ns = (0, _EVER) if selection.is_whole else selection.span_ns(trace.meta)
+        busy = con.execute(_BUSY.format(from_ns=from_ns, to_ns=to_ns)).fetchall()
         return DiskTrace(
             duration_ns=selection.lasted_ns(int(trace.meta["duration_ns"])),
             kinds=[_kind(row) for row in con.execute(_KINDS).fetchall()],
-            busy_ns={_disk(dev): ns for dev, ns in con.execute(_BUSY).fetchall()},
+            busy_ns={_disk(dev): ns for dev, ns in busy},
             submitters=[Submitter(*row) for row in con.execute(_SUBMITTERS).fetchall()],
             unfinished=_one(con, _UNFINISHED),
             imported=trace.meta.get("imported") or {},

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import duckdb
@@ -10,6 +10,7 @@ import numpy as np
 
 from spoolscope.analysis.answerers import Answerer, answerers
 from spoolscope.analysis.askers import Asker
+from spoolscope.analysis.causes import AT_DISK
 from spoolscope.analysis.cpu_holders import (
     CpuHolder,
     find_held_cpus,
@@ -19,7 +20,7 @@ from spoolscope.analysis.cpu_holders import (
 )
 from spoolscope.analysis.disk_holders import DiskHolder, DiskUse, disk_holders
 from spoolscope.analysis.families import Families, Key
-from spoolscope.analysis.services import Window, by_kind, disk_turns
+from spoolscope.analysis.services import Turns, Window, by_kind, disk_turns
 from spoolscope.traces.trace import Trace
 
 _LIMITS = {
@@ -32,7 +33,12 @@ _LIMITS = {
 
 _HELD_BACK = """
 SELECT cgroup, dev, count(*) AS n FROM block_ios
-WHERE held_back AND cgroup IS NOT NULL GROUP BY cgroup, dev ORDER BY n DESC LIMIT 1
+WHERE held_back AND cgroup IS NOT NULL AND in_slice(ts_ns, ts_ns + queue_ns + device_ns)
+GROUP BY cgroup, dev ORDER BY n DESC LIMIT 1
+"""
+
+_LAST_AT_DISK = f"""
+SELECT max(ts_ns + dur_ns) FROM named_waits WHERE shown AND placed AND cause IN {AT_DISK}
 """
 
 
@@ -84,7 +90,7 @@ def gather(
     families: Families,
     times: Mapping[Key, int],
     forcing: Asker | None,
-    window: Window = None,
+    span: Window = None,
 ) -> Evidence:
     """Read the evidence (needs the tables of ``split``, ``study_commits`` and ``time_callers``).
 
@@ -94,14 +100,15 @@ def gather(
         families: Groups of each process.
         times: Time of the calls that are shown, by process.
         forcing: The group of processes that forces commits, if any.
-        window: Only requests that overlap this time, ns since the epoch; None: all.
+        span: The part of the recording that is shown, ns since the epoch, in which requests are
+            counted; None: all. What had the disk is looked for until shown calls no longer waited.
     """
     find_held_cpus(con)
-    use = DiskUse()
+    use, window = DiskUse(), _waited_at_disk(con, span)
     served: dict[tuple[int, str], list[np.ndarray]] = defaultdict(list)
     for turns in disk_turns(trace, window):
         use.add(turns)
-        for key, ns in by_kind(turns):
+        for key, ns in by_kind(turns if span is None else _within(turns, *span)):
             served[key].append(ns)
     return Evidence(
         asker=forcing,
@@ -113,6 +120,25 @@ def gather(
         measurement_ns=measurement_ns(con),
         strangers=taken_by_strangers(con, families),
     )
+
+
+def _waited_at_disk(con: duckdb.DuckDBPyConnection, span: Window) -> Window:
+    """Return a span, prolonged until no shown call waits at a disk."""
+    if span is None:
+        return None
+    ((last_ns,),) = con.execute(_LAST_AT_DISK).fetchall()
+    return span[0], max(span[1], last_ns or 0)
+
+
+def _within(turns: Turns, from_ns: int, to_ns: int) -> Turns:
+    """Return the turns that overlap a time, cut at its begin and end."""
+    chosen = (turns.from_ns < to_ns) & (turns.to_ns > from_ns)
+    left = {
+        one.name: getattr(turns, one.name)[chosen] for one in fields(turns) if one.name != "names"
+    }
+    left["from_ns"] = np.maximum(left["from_ns"], from_ns)
+    left["to_ns"] = np.minimum(left["to_ns"], to_ns)
+    return Turns(**left, names=turns.names)
 
 
 def _requests(served: Mapping[tuple[int, str], list[np.ndarray]]) -> list[Requests]:

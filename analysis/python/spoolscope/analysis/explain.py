@@ -260,7 +260,7 @@ def explain_with(
     show = Phases(progress, PHASES if blame else {**PHASES, BLAMING: 0})
     show(SPLITTING)
     shown = select(con, trace, selection)
-    work = begin(con, trace.meta, rules, shown.condition)
+    work = begin(con, trace.meta, rules, shown.condition, shown.span)
     work.make("call_totals", "named_waits")
     parts = check_split(con)
     show(ADDING)
@@ -271,7 +271,7 @@ def explain_with(
     commits = study_commits(work)
     families = Families(con)
     work.make("process_causes", "path_causes")
-    callers = study_callers(con, families)
+    callers = study_callers(con, families, trace.meta.get("spools") or [])
     askers = study_askers(con, families, callers.of_process, whole=selection.is_whole)
     explanation = Explanation(
         trace=trace.path,
@@ -285,7 +285,7 @@ def explain_with(
         commits=commits,
         unknown=unknown_stacks(con),
         cpu=study_cpu(work),
-        evidence=gather(con, trace, families, callers.of_process, askers.forcing, shown.window),
+        evidence=gather(con, trace, families, callers.of_process, askers.forcing, shown.span),
         selection=selection,
         callers=callers,
         frozen=frozen_by(con, trace.meta),

@@ -1,10 +1,13 @@
 """The kinds of files and the directories whose calls took most time."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import duckdb
 
 from spoolscope.analysis.causes import BETWEEN_PROGRAMS
+from spoolscope.analysis.spool_names import distinct_names
 from spoolscope.traces.pathclass import class_sql, parent_sql
 
 # Kinds and directories are sums of these rows.
@@ -20,28 +23,32 @@ WITH known AS (
     GROUP BY path_id
 ), dirs AS (SELECT DISTINCT path_id FROM shown_calls WHERE obj_mode & 61440 = 16384)
 SELECT k.path_id, k.n, CASE WHEN k.path_id IN (SELECT path_id FROM dirs) THEN p.path
-    ELSE {parent_sql("p.path")} END AS dir
+    ELSE {parent_sql("p.path")} END AS dir, coalesce(p.spool, 0) AS spool
 FROM known k JOIN paths p USING (path_id) WHERE p.kind = 'spool'
 """
 
 _HOT = f"""
 WITH times AS (
-    SELECT d.dir, t.cause, sum(t.ns) AS ns FROM path_dirs d JOIN path_times t USING (path_id)
-    GROUP BY ALL
+    SELECT d.spool, d.dir, t.cause, sum(t.ns) AS ns
+    FROM path_dirs d JOIN path_times t USING (path_id) GROUP BY ALL
 ), hot AS (
-    SELECT dir, CAST(sum(ns) AS BIGINT) AS total_ns, arg_max(cause, ns) AS cause,
+    SELECT spool, dir, CAST(sum(ns) AS BIGINT) AS total_ns, arg_max(cause, ns) AS cause,
         CAST(max(ns) AS BIGINT) AS cause_ns
-    FROM times WHERE cause NOT IN {{between}} GROUP BY dir ORDER BY total_ns DESC LIMIT {{limit}}
+    FROM times WHERE cause NOT IN {{between}} GROUP BY spool, dir ORDER BY total_ns DESC
+    LIMIT {{limit}}
 ), calls AS (
-    SELECT dir, CAST(sum(n) AS BIGINT) AS n FROM path_dirs GROUP BY dir
+    SELECT spool, dir, CAST(sum(n) AS BIGINT) AS n FROM path_dirs GROUP BY spool, dir
 ), inside AS (
-    SELECT path_id, {parent_sql("path")} AS dir FROM paths
+    SELECT path_id, coalesce(spool, 0) AS spool, {parent_sql("path")} AS dir FROM paths
     WHERE {parent_sql("path")} IN (SELECT dir FROM hot)
 ), entries AS (
-    SELECT dir, count(*) AS entries FROM inside JOIN tree USING (path_id) GROUP BY dir
+    SELECT spool, dir, count(*) AS entries FROM inside JOIN tree USING (path_id)
+    GROUP BY spool, dir
 )
-SELECT hot.dir, coalesce(entries.entries, 0), calls.n, hot.total_ns, hot.cause, hot.cause_ns
-FROM hot JOIN calls USING (dir) LEFT JOIN entries USING (dir) ORDER BY hot.total_ns DESC
+SELECT hot.spool, hot.dir, coalesce(entries.entries, 0), calls.n, hot.total_ns, hot.cause,
+    hot.cause_ns
+FROM hot JOIN calls USING (spool, dir) LEFT JOIN entries USING (spool, dir)
+ORDER BY hot.total_ns DESC
 """
 
 
@@ -57,7 +64,10 @@ class PathClassTime:
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory: names in it at the start, calls in it, their time, and the largest cause."""
+    """A directory: names in it at the start, calls in it, their time, and the largest cause.
+
+    Its path is below its spool; with the mount if several spools have one.
+    """
 
     path: str
     entries: int
@@ -97,12 +107,19 @@ def path_classes(con: duckdb.DuckDBPyConnection) -> list[PathClassTime]:
     return sorted(rows, key=lambda row: -row.total_ns)
 
 
-def hot_directories(con: duckdb.DuckDBPyConnection, limit: int = 20) -> list[Directory]:
-    """Return the directories whose calls took longest, waits for other programs left out."""
-    return [
-        Directory(*row)
-        for row in con.execute(_HOT.format(limit=limit, between=_sql(BETWEEN_PROGRAMS))).fetchall()
-    ]
+def hot_directories(
+    con: duckdb.DuckDBPyConnection, spools: Sequence[Mapping[str, Any]] = (), limit: int = 20
+) -> list[Directory]:
+    """Return the directories whose calls took longest, waits for other programs left out.
+
+    Args:
+        con: Needs the tables of ``prepare``.
+        spools: Those of meta.json.
+        limit: Largest number of directories.
+    """
+    rows = con.execute(_HOT.format(limit=limit, between=_sql(BETWEEN_PROGRAMS))).fetchall()
+    names = distinct_names(((spool, path) for spool, path, *_ in rows), spools)
+    return [Directory(names[spool, path], *rest) for spool, path, *rest in rows]
 
 
 def _sql(words: tuple[str, ...]) -> str:

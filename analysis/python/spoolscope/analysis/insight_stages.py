@@ -184,23 +184,26 @@ WITH cold AS (
     SELECT pid, path_id, sum(dur_ns) AS ns FROM named_waits
     WHERE shown AND cause IN ('inode_io', 'block_device') AND path_id IS NOT NULL GROUP BY ALL
 ), lists AS (
-    SELECT DISTINCT s.pid, p.path AS dir FROM shown_calls s JOIN paths p USING (path_id)
+    SELECT DISTINCT s.pid, p.path AS dir, coalesce(p.spool, 0) AS spool
+    FROM shown_calls s JOIN paths p USING (path_id)
     WHERE s.syscall IN {_CALLS["list"]} AND s.pid IN (SELECT pid FROM cold)
 ), touched AS (
-    SELECT s.pid, s.comm, s.path_id, {parent_sql("path")} AS dir, s.ino, s.ts_ns
+    SELECT s.pid, s.comm, s.path_id, {parent_sql("path")} AS dir, coalesce(p.spool, 0) AS spool,
+        s.ino, s.ts_ns
     FROM shown_calls s JOIN paths p USING (path_id)
     WHERE s.pid IN (SELECT pid FROM lists) AND s.errno = 0 AND s.ino IS NOT NULL
         AND (s.syscall IN {_CALLS["open"]} OR s.syscall IN {_CALLS["stat"]}
             OR s.syscall IN {_CALLS["unlink"]})
 ), steps AS (
-    SELECT t.*, lag(ino) OVER (PARTITION BY t.pid, t.dir ORDER BY ts_ns) AS last_ino
-    FROM touched t JOIN lists USING (pid, dir)
+    SELECT t.*, lag(ino) OVER (PARTITION BY t.pid, t.spool, t.dir ORDER BY ts_ns) AS last_ino
+    FROM touched t JOIN lists USING (pid, dir, spool)
 )
 SELECT s.pid, any_value(s.comm) AS comm, s.dir,
     count(*) FILTER (ino != last_ino) AS n, count(*) FILTER (ino < last_ino) AS n_back,
     CAST((SELECT coalesce(sum(c.ns), 0) FROM cold c JOIN paths p USING (path_id)
-        WHERE c.pid = s.pid AND {parent_sql("p.path")} = s.dir) AS BIGINT) AS ns
-FROM steps s GROUP BY s.pid, s.dir
+        WHERE c.pid = s.pid AND coalesce(p.spool, 0) = s.spool
+            AND {parent_sql("p.path")} = s.dir) AS BIGINT) AS ns
+FROM steps s GROUP BY s.pid, s.spool, s.dir
 """
 
 # Seconds in which a disk was busy without a pause.
@@ -210,6 +213,7 @@ WITH done AS (
     SELECT dev, (ts_ns + queue_ns + device_ns) // 1000000000 AS second,
         queue_ns + device_ns AS took_ns, bytes
     FROM block_ios WHERE op != 'flush' AND (parent_dev IS NULL OR parent_dev >> 20 != 7)
+        AND in_slice(ts_ns, ts_ns + queue_ns + device_ns)
 )
 SELECT dev, second, count(*) AS n, CAST(sum(bytes) AS BIGINT) AS bytes,
     CAST(median(took_ns) AS BIGINT) AS median_ns, min(took_ns) AS min_ns

@@ -45,7 +45,8 @@ EVIDENCE = (
         "the processes that force commits, if any do",
         f"{_WHO} n=Commits that they asked for. n_next=Those of the next such group. "
         "n_commits=All commits. commit_ns=Length of theirs. others_ns. outside_ns. "
-        "syscall=Their call that asked for most. path=The path of most",
+        "syscall=Their call that asked for half of these or more. path=The path of most. "
+        "path_n=Commits of that path",
     ),
     _made(
         "disk_holder",
@@ -79,11 +80,12 @@ EVIDENCE = (
     _made(
         "lookup_cost",
         "what finding names in one directory cost",
-        "path=The directory, below its spool. entries=Number of its names, if known. index=Kind of "
-        "its index. lookup_io_ns=Waits for its blocks. dir_lock_ns=Waits for its lock. cpu_ns=CPU "
-        "time, by samples. n=Waits and samples. share=All three as a share of the time in calls "
-        "without file locks. absent_ns=Part of lookup_io_ns for absent names. name=The name that "
-        "most of lookup_io_ns was for. name_ns=That part. samples=Samples behind cpu_ns",
+        "path=The directory, below its spool; with the mount if several have one. entries=Number "
+        "of its names, if known. index=Kind of its index. lookup_io_ns=Waits for its blocks. "
+        "dir_lock_ns=Waits for its lock. cpu_ns=CPU time, by samples. n=Waits and samples. "
+        "share=All three as a share of the time in calls without file locks. absent_ns=Part of "
+        "lookup_io_ns for absent names. name=The name that most of lookup_io_ns was for. "
+        "name_ns=That part. samples=Samples behind cpu_ns",
     ),
     _made(
         "measured",

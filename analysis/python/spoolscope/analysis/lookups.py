@@ -1,12 +1,13 @@
 """Costs of finding names: reads, locks and CPU time of directories, with their size and index."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from posixpath import basename
 from typing import Any
 
 import duckdb
 
+from spoolscope.analysis.spool_names import distinct_names
 from spoolscope.analysis.wording import count, percent
 from spoolscope.traces.calls import of_effect, of_kind
 from spoolscope.traces.pathclass import parent_sql
@@ -75,43 +76,48 @@ WHERE k.class IN ('lookup', 'dir_change') AND p.kind = 'spool' AND c.shown GROUP
 
 _COSTS = f"""
 WITH by_name AS (
-    SELECT dir, name, cause, any_value(spool) AS spool, sum(n) AS n, sum(ns) AS ns,
+    SELECT coalesce(spool, 0) AS spool, dir, name, cause, sum(n) AS n, sum(ns) AS ns,
         sum(ns) FILTER (absent) AS absent_ns
-    FROM directory_waits WHERE dir IS NOT NULL GROUP BY dir, name, cause
+    FROM directory_waits WHERE dir IS NOT NULL GROUP BY ALL
 )
-SELECT dir, any_value(spool), CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
+SELECT spool, dir, CAST(coalesce(sum(ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
     CAST(coalesce(sum(ns) FILTER (cause = 'dir_lock'), 0) AS BIGINT),
     CAST(coalesce(sum(ns) FILTER (cause = 'cpu'), 0) AS BIGINT), CAST(sum(n) AS BIGINT),
     CAST(coalesce(sum(absent_ns) FILTER (cause = 'lookup_io'), 0) AS BIGINT),
     arg_max(name, ns) FILTER (name IS NOT NULL),
     CAST(coalesce(max(ns) FILTER (name IS NOT NULL), 0) AS BIGINT),
     CAST(coalesce(sum(n) FILTER (cause = 'cpu'), 0) AS BIGINT)
-FROM by_name GROUP BY dir ORDER BY sum(ns) DESC, dir LIMIT {SHOWN}
+FROM by_name GROUP BY spool, dir ORDER BY sum(ns) DESC, dir, spool LIMIT {SHOWN}
 """
 
-_CHANGES = of_kind("mkdir", "symlink", "mknod") + of_effect("links", "renames", "removes")
+_CHANGES = of_effect("makes", "links", "renames", "removes")
+_RENAMES = f"syscall IN {of_effect('renames')}"
+_BOTH_STAY = "(coalesce(flags, 0) & 2 = 2 OR path_id = path2_id)"
+"""A rename with RENAME_EXCHANGE, or of a name to itself."""
 
-# Names at the snapshot, and those that calls certainly made or removed since.
+# Names at the snapshot and at the end. A call that makes a name may find it there: the last call
+# that made or removed a name tells whether it is there, not the number of such calls.
 _ENTRIES = f"""
-WITH wanted AS (
-    SELECT path_id, {{parent}} AS dir FROM paths p WHERE kind = 'spool' AND {{parent}} IN {{dirs}}
-), start AS (
-    SELECT dir, count(*) AS n FROM tree JOIN wanted USING (path_id) GROUP BY dir
+WITH wanted AS MATERIALIZED (
+    SELECT path_id, coalesce(spool, 0) AS spool, {{parent}} AS dir FROM paths p
+    WHERE kind = 'spool' AND (coalesce(spool, 0), {{parent}}) IN ({{places}})
 ), changing AS (
-    SELECT path_id, path2_id, syscall FROM syscalls WHERE errno = 0 AND (
-        syscall IN {_CHANGES} OR (syscall IN {of_kind("open")} AND flags & 192 = 192))
-), made AS (
-    SELECT unnest([path_id, path2_id]) AS path_id, unnest([
-        CASE WHEN syscall IN {of_effect("removes", "renames")} THEN -1
-            WHEN syscall IN {of_effect("links")} THEN 0 ELSE 1 END,
-        CASE WHEN syscall IN {of_effect("links", "renames")} THEN 1 ELSE 0 END]) AS change
+    SELECT path_id, path2_id, syscall, flags, ts_ns + dur_ns AS at_ns FROM syscalls
+    WHERE errno = 0 AND (syscall IN {_CHANGES}
+        OR syscall IN {of_kind("open")} AND (syscall = 'creat' OR flags & 64 = 64))
+), changes AS (
+    SELECT at_ns, unnest([path_id, path2_id]) AS path_id, unnest([
+        CASE WHEN {_RENAMES} THEN {_BOTH_STAY} ELSE syscall NOT IN {of_effect("removes")} END,
+        true]) AS there
     FROM changing
-), change AS (
-    SELECT dir, CAST(sum(change) AS BIGINT) AS n FROM made JOIN wanted USING (path_id)
-    GROUP BY dir
-)
-SELECT dir, coalesce(s.n, 0), coalesce(s.n, 0) + coalesce(c.n, 0)
-FROM start s FULL JOIN change c USING (dir)
+), last AS (
+    SELECT path_id, arg_max(there, at_ns) AS there FROM changes SEMI JOIN wanted USING (path_id)
+    GROUP BY path_id
+), start AS (SELECT DISTINCT path_id FROM tree SEMI JOIN wanted USING (path_id))
+SELECT w.spool, w.dir, count(s.path_id),
+    count(*) FILTER (coalesce(l.there, s.path_id IS NOT NULL))
+FROM wanted w LEFT JOIN start s USING (path_id) LEFT JOIN last l USING (path_id)
+GROUP BY w.spool, w.dir
 """
 
 INDEX = {
@@ -128,7 +134,7 @@ class LookupCost:
     """The cost of finding names in one directory.
 
     Attributes:
-        path: The directory, below its spool.
+        path: The directory, below its spool; with the mount if several spools have one.
         entries: Number of names at the snapshot or at the end, the larger; None without a snapshot.
         index: A key of ``INDEX``.
         lookup_io_ns: Time waiting for reads of its blocks, to find a name.
@@ -213,10 +219,14 @@ def study_lookups(
         all_ns: The time that shares are of.
     """
     spools = meta.get("spools") or []
-    found = [
+    rows = con.execute(_COSTS).fetchall()
+    places = [(int(spool), str(path)) for spool, path, *_ in rows]
+    sizes = _entries(con, places) if meta.get("counts", {}).get("tree") else {}
+    names = distinct_names(places, spools)
+    return [
         LookupCost(
-            path=path,
-            entries=None,
+            path=names[spool, path],
+            entries=sizes.get((spool, path)),
             index=_index(spools, spool),
             lookup_io_ns=read,
             dir_lock_ns=locked,
@@ -228,14 +238,8 @@ def study_lookups(
             name_ns=name_ns,
             samples=samples,
         )
-        for path, spool, read, locked, cpu, n, absent, name, name_ns, samples in con.execute(
-            _COSTS
-        ).fetchall()
+        for spool, path, read, locked, cpu, n, absent, name, name_ns, samples in rows
     ]
-    if not meta.get("counts", {}).get("tree"):
-        return found
-    sizes = _entries(con, [cost.path for cost in found])
-    return [replace(cost, entries=sizes.get(cost.path)) for cost in found]
 
 
 def worth_saying(costs: Sequence[LookupCost]) -> list[str]:
@@ -243,10 +247,10 @@ def worth_saying(costs: Sequence[LookupCost]) -> list[str]:
     return [cost.sentence for cost in costs if cost.share >= WORTH_SAYING]
 
 
-def _index(spools: Sequence[Mapping[str, Any]], number: int | None) -> str:
+def _index(spools: Sequence[Mapping[str, Any]], number: int) -> str:
     if not spools:
         return "unknown"
-    spool = spools[number or 0]
+    spool = spools[number]
     if not str(spool.get("fstype", "")).startswith("ext"):
         return "tree"
     if (features := spool.get("features")) is None:
@@ -254,10 +258,11 @@ def _index(spools: Sequence[Mapping[str, Any]], number: int | None) -> str:
     return "hash" if "dir_index" in features else "none"
 
 
-def _entries(con: duckdb.DuckDBPyConnection, dirs: Sequence[str]) -> dict[str, int]:
-    if not dirs:
+def _entries(
+    con: duckdb.DuckDBPyConnection, places: Sequence[tuple[int, str]]
+) -> dict[tuple[int, str], int]:
+    if not places:
         return {}
-    quoted = ", ".join("'{}'".format(path.replace("'", "''")) for path in dirs)
-    query = _ENTRIES.format(parent=parent_sql("path"), dirs=f"({quoted})")
-    sizes = dict.fromkeys(dirs, 0)
-    return sizes | {path: max(start, end) for path, start, end in con.execute(query).fetchall()}
+    quoted = ", ".join("({}, '{}')".format(n, path.replace("'", "''")) for n, path in places)
+    rows = con.execute(_ENTRIES.format(parent=parent_sql("path"), places=quoted)).fetchall()
+    return dict.fromkeys(places, 0) | {(n, path): max(start, end) for n, path, start, end in rows}

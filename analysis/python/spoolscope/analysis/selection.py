@@ -15,7 +15,10 @@ LISTED = 8
 
 _MEANT = """
 CREATE OR REPLACE TEMP TABLE {table} AS
-SELECT path_id FROM paths WHERE kind = 'spool' AND (path = ? OR starts_with(path, ? || '/'))
+SELECT path_id FROM paths JOIN (SELECT unnest(?) AS place) ON kind = 'spool'
+    AND coalesce(spool, 0) = coalesce(place.spool, spool, 0)
+    AND (path = place.path OR starts_with(path, place.path || '/')
+        OR place.path = '' AND place.spool IS NOT NULL)
 """
 
 
@@ -25,7 +28,8 @@ class Selection:
 
     Attributes:
         only: Process ids, names of processes (may have ``*``) and mailboxes, that is directories
-            below the spool: a call is shown if one of them matches it; empty means all.
+            below the spool or with its mount: a call is shown if one of them matches it; empty
+            means all.
         but: The same; a call is not shown if one of them matches it.
         part: Time in which shown calls began; None is the whole recording.
     """
@@ -74,18 +78,19 @@ class Shown:
 
     Attributes:
         condition: SQL condition on a row of ``syscalls``.
-        window: Time for rows that are no calls, from the first shown call to the end of the last,
-            ns since the epoch; None is all of the recording.
+        span: Begin and end of the shown part of the recording, ns since the epoch; None is all of
+            it. Commits and requests are counted if they overlap it (``stages.begin``).
     """
 
     condition: str = "true"
-    window: Window = None
+    span: Window = None
 
 
 def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Shown:
     """Return the conditions for the shown part of the tables.
 
-    The views ``commits``, ``block_ios`` and ``block_stages`` are narrowed to the window.
+    The views ``commits``, ``block_ios`` and ``block_stages`` are narrowed to the time of the part
+    and of all shown calls, as a call that began in the part may have waited beyond it.
 
     Raises:
         SpoolscopeError: a word matches no call, or the part holds none.
@@ -98,9 +103,9 @@ def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -
     if selection.part is not None:
         conditions.append(_begun(trace, selection.part))
     if selection.only:
-        conditions.append(f"({_meant(con, selection.only, 'only')})")
+        conditions.append(f"({_meant(con, trace, selection.only, 'only')})")
     if selection.but:
-        conditions.append(f"NOT ({_meant(con, selection.but, 'but')})")
+        conditions.append(f"NOT ({_meant(con, trace, selection.but, 'but')})")
     condition = " AND ".join(conditions)
     first, last = con.execute(
         f"SELECT min(ts_ns), max(ts_ns + dur_ns) FROM syscalls WHERE {condition}"
@@ -113,8 +118,9 @@ def select(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -
         )
     if selection.part is None:
         return Shown(condition)
-    _narrow(con, trace, first, last)
-    return Shown(condition, (first, last))
+    from_ns, to_ns = selection.span_ns(trace.meta)
+    _narrow(con, trace, min(first, from_ns), max(last, to_ns))
+    return Shown(condition, (from_ns, to_ns))
 
 
 def _without_calls(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) -> Shown:
@@ -127,9 +133,9 @@ def _without_calls(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Sele
             exit_code=USAGE,
         )
     part.check_within(int(trace.meta["duration_ns"]))
-    window = selection.span_ns(trace.meta)
-    _narrow(con, trace, *window)
-    return Shown(window=window)
+    span = selection.span_ns(trace.meta)
+    _narrow(con, trace, *span)
+    return Shown(span=span)
 
 
 def _begun(trace: Trace, part: Slice) -> str:
@@ -140,18 +146,28 @@ def _begun(trace: Trace, part: Slice) -> str:
     return since if part.to_ns is None else f"{since} AND ts_ns < {start_ns + part.to_ns}"
 
 
-def _meant(con: duckdb.DuckDBPyConnection, words: Sequence[str], table: str) -> str:
+def _meant(con: duckdb.DuckDBPyConnection, trace: Trace, words: Sequence[str], table: str) -> str:
     """Return the condition that a call matches one of the words."""
-    return " OR ".join(_means(con, word, f"{table}_{n}") for n, word in enumerate(words))
+    return " OR ".join(_means(con, trace, word, f"{table}_{n}") for n, word in enumerate(words))
 
 
-def _means(con: duckdb.DuckDBPyConnection, word: str, table: str) -> str:
+def _places(trace: Trace, word: str) -> list[dict[str, Any]]:
+    """Return the directories that a word may stand for: below any spool, or that of its mount."""
+    found: list[dict[str, Any]] = [{"spool": None, "path": word.strip("/")}]
+    for number, spool in enumerate(trace.meta.get("spools") or []):
+        mount = str(spool.get("mount", "")).rstrip("/")
+        if mount and f"{word}/".startswith(f"{mount}/"):
+            found.append({"spool": number, "path": word[len(mount) :].strip("/")})
+    return found
+
+
+def _means(con: duckdb.DuckDBPyConnection, trace: Trace, word: str, table: str) -> str:
     """Return the condition for one word; fill the table with the paths that it matches.
 
     Raises:
         SpoolscopeError: it matches no call.
     """
-    con.execute(_MEANT.format(table=table), [word.strip("/")] * 2)
+    con.execute(_MEANT.format(table=table), [_places(trace, word)])
     quoted = word.replace("'", "''")
     if word.isascii() and word.isdecimal():
         found = f"pid = {word}"

@@ -11,14 +11,19 @@ from spoolscope.traces.trace import Trace
 
 # A request with PREFLUSH waits in blk-flush.c until the disk's cache is empty before it is issued:
 # its queue time is that flush, made for its submitter. After a request with FUA comes a flush if
-# the disk has no FUA. A kernel worker inserts the flush request itself; it is attributed to the
-# last request that was due for one.
+# the disk has no FUA. A kernel worker inserts the flush request itself, for the whole disk; it is
+# attributed to the last request on that disk that was due for one, and to its partition. Of a large
+# request that was split the partition is not known, either: it is the only one, if there is one.
 _SERVICES = """
 CREATE OR REPLACE TEMP TABLE services AS
-WITH requests AS (
-    SELECT ts_ns, ts_ns + queue_ns AS issue_ns, ts_ns + queue_ns + device_ns AS done_ns,
-        coalesce(parent_dev, dev) AS disk, pid, tid, comm, seq, op, preflush, fua
-    FROM block_ios WHERE parent_dev IS NULL OR parent_dev >> 20 != {loop_major}
+WITH only_part AS (
+    SELECT dev, min(parent_dev) AS part_dev FROM block_ios
+    WHERE parent_dev >> 20 != {loop_major} GROUP BY dev HAVING min(parent_dev) = max(parent_dev)
+), requests AS (
+    SELECT ts_ns, ts_ns + queue_ns AS issue_ns, ts_ns + queue_ns + device_ns AS done_ns, dev,
+        coalesce(parent_dev, part_dev, dev) AS disk, pid, tid, comm, seq, op, preflush, fua
+    FROM block_ios LEFT JOIN only_part USING (dev)
+    WHERE parent_dev IS NULL OR parent_dev >> 20 != {loop_major}
 ), parts AS (
     SELECT disk, pid, tid, comm, seq,
         CAST(CASE WHEN preflush THEN '{flush}' ELSE '{queue}' END AS {kind}) AS part,
@@ -27,13 +32,13 @@ WITH requests AS (
     UNION ALL SELECT disk, pid, tid, comm, seq, CAST('{device}' AS {kind}), issue_ns, done_ns
     FROM requests WHERE op != 'flush'
 ), due AS (
-    SELECT disk, pid, tid, comm, seq, CASE WHEN preflush THEN ts_ns ELSE done_ns END AS due_ns
+    SELECT dev, disk, pid, tid, comm, seq, CASE WHEN preflush THEN ts_ns ELSE done_ns END AS due_ns
     FROM requests WHERE op != 'flush' AND (preflush OR fua)
 ), emptied AS (
-    SELECT f.disk, d.pid, d.tid, d.comm, d.seq, CAST('{disk_flush}' AS {kind}) AS part,
-        f.ts_ns AS from_ns, f.done_ns AS to_ns
-    FROM (SELECT disk, ts_ns, done_ns FROM requests WHERE op = 'flush') f
-    ASOF LEFT JOIN due d ON d.disk = f.disk AND d.due_ns <= f.ts_ns
+    SELECT coalesce(d.disk, f.disk) AS disk, d.pid, d.tid, d.comm, d.seq,
+        CAST('{disk_flush}' AS {kind}) AS part, f.ts_ns AS from_ns, f.done_ns AS to_ns
+    FROM (SELECT dev, disk, ts_ns, done_ns FROM requests WHERE op = 'flush') f
+    ASOF LEFT JOIN due d ON d.dev = f.dev AND d.due_ns <= f.ts_ns
 )
 SELECT * FROM (SELECT * FROM parts UNION ALL BY NAME SELECT * FROM emptied) WHERE from_ns < to_ns
 """

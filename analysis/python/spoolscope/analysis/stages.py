@@ -12,6 +12,7 @@ from spoolscope.analysis.call_stages import CALL_STAGES
 from spoolscope.analysis.commit_stages import COMMIT_STAGES
 from spoolscope.analysis.insight_stages import INSIGHT_STAGES
 from spoolscope.analysis.report_stages import REPORT_STAGES
+from spoolscope.analysis.services import Window
 from spoolscope.analysis.stack_rules import Rule
 from spoolscope.analysis.stage import Stage, Work
 
@@ -23,6 +24,13 @@ def begin(
     meta: Mapping[str, Any] | None = None,
     rules: Sequence[Rule] | None = None,
     shown: str = "true",
+    span: Window = None,
 ) -> Work:
-    """Return an analysis with nothing made yet; see ``stage.Work``."""
+    """Return an analysis with nothing made yet; see ``stage.Work``.
+
+    Statements that count commits or requests have the condition ``in_slice(from_ns, to_ns)``: an
+    interval overlaps the span, which is the shown part of the recording; None is all of it.
+    """
+    within = "true" if span is None else f"from_ns < {span[1]} AND to_ns > {span[0]}"
+    con.execute(f"CREATE OR REPLACE TEMP MACRO in_slice(from_ns, to_ns) AS ({within})")
     return Work(con, STAGES, meta or {}, rules, shown)

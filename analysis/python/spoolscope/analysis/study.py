@@ -128,11 +128,11 @@ def study(
             timeline=timeline(con, trace.meta),
             curves=curves(con),
             path_classes=path_classes(con),
-            directories=hot_directories(con),
+            directories=hot_directories(con, trace.meta.get("spools") or []),
             slowest=waterfalls(con, trace.meta),
             bins=in_bins(con, trace.meta, bins),
             tree=time_tree(con),
-            block_io=study_block_io(con),
+            block_io=study_block_io(con, trace.meta),
         )
 
 

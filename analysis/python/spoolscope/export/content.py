@@ -206,7 +206,7 @@ def prepare(con: duckdb.DuckDBPyConnection, trace: Trace, selection: Selection) 
     """
     bound_resources(con, int(trace.meta["counts"]["syscalls"]))
     shown = select(con, trace, selection)
-    work = begin(con, trace.meta, shown=shown.condition)
+    work = begin(con, trace.meta, shown=shown.condition, span=shown.span)
     work.make("call_totals", "named_waits")
     n, ns = con.execute(
         "SELECT coalesce(sum(n), 0)::BIGINT, coalesce(sum(dur_ns), 0)::BIGINT FROM call_totals"

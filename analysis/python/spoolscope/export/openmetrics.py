@@ -20,9 +20,10 @@ FROM ({rows}) GROUP BY ALL ORDER BY ALL
 """
 
 _CALLS = "SELECT comm, syscall, dur_ns AS ns FROM shown_calls"
-_COMMITS = "SELECT kind, dur_ns AS ns FROM commits"
-_REQUESTS = "SELECT op, queue_ns + device_ns AS ns FROM block_ios"
-_BYTES = "SELECT op, CAST(sum(bytes) AS BIGINT) FROM block_ios GROUP BY op ORDER BY op"
+_COMMITS = "SELECT kind, dur_ns AS ns FROM commits WHERE in_slice(ts_ns, ts_ns + dur_ns)"
+_OF_DISKS = "FROM block_ios WHERE in_slice(ts_ns, ts_ns + queue_ns + device_ns)"
+_REQUESTS = f"SELECT op, queue_ns + device_ns AS ns {_OF_DISKS}"
+_BYTES = f"SELECT op, CAST(sum(bytes) AS BIGINT) {_OF_DISKS} GROUP BY op ORDER BY op"
 
 
 class OpenMetrics:

@@ -107,7 +107,7 @@ BLOCK_IOS = Table(
         Column("fua", BOOL, "", "REQ_FUA."),
         Column("preflush", BOOL, "", "REQ_PREFLUSH."),
         Column("error", I32, "", "0, or a negative error number."),
-        Column("parent_dev", I64, "", "Partition, dm, md or loop device that it was made for.", nullable=True),
+        Column("parent_dev", I64, "", "Partition, dm, md or loop device that it was made for; of those that lie on one another mostly the lowest. Null also for a flush of the driver's own, and for a large request that was split.", nullable=True),
         Column("parent_sector", I64, "512 B", "Where it begins there; null for a loop device.", nullable=True),
         Column("held_back", BOOL, "", "A limit of a control group (io.max, blkio.throttle) held it back until ts_ns; its thread is then the kernel's worker that let it go.", nullable=True),
         Column("cgroup", SYMBOL, "", "The control group for which it was held back, where block I/O is controlled: its own limit or that of one above; null unknown.", nullable=True, private=GROUP),

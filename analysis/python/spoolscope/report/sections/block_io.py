@@ -60,7 +60,7 @@ def _written(reports: dict[str, BlockReport]) -> TableBlock:
         written = report.written_bytes
         whole = sum(written.values())
         for kind in WRITES:
-            times = written[kind] / report.call_bytes if report.call_bytes else None
+            times = report.by_calls(written[kind])
             rows.append(
                 [name, LABELS[kind].removeprefix("write "), size(written[kind]),
                  percent(written[kind] / whole if whole else None), _times_said(times)]
@@ -74,8 +74,11 @@ def _written(reports: dict[str, BlockReport]) -> TableBlock:
         f"{' '.join(_finding(name, report) for name, report in reports.items())} The kind follows "
         "from a request's flags. Metadata, awaited: the journal or log, and metadata blocks that a "
         "call or a commit wrote itself and waited for; flags do not tell these apart. Later: by "
-        "writeback and checkpoints. What was still in memory when the recording ended is not in "
-        "it, nor is what calls changed through mappings, or in names and attributes.",
+        "writeback and checkpoints. Data that was in memory, not yet written, when the recording "
+        "began is in the bytes, but not in those of calls; what was still in memory when it ended "
+        "is not in the bytes. Bytes of calls are those of write, copy_file_range, sendfile and the "
+        "like, and of io_uring; not what they changed through mappings, or in names and "
+        "attributes.",
     )
 
 
@@ -92,6 +95,8 @@ def _finding(name: str, report: BlockReport) -> str:
     if report.amplification is not None:
         said += f"; {report.amplification:.1f} bytes for each of {size(report.call_bytes)} that "
         said += "calls wrote"
+    elif report.unlike and report.call_bytes:
+        said += f"; not compared with what calls wrote, as {report.unlike}"
     return f"{said}."
 
 
@@ -157,10 +162,11 @@ def _requests(name: str, report: BlockReport) -> TableBlock:
         " ".join([
             "Device: major:minor, as lsblk lists them; for: the device on it that the request was "
             "made for. Queue: from insertion until handed to the driver; device: from there until "
-            "complete. In sequence: begins where the one before, of the same direction, ended. A "
-            "flush asked for has no data; the cache flush is the driver's own. What a device did "
-            "in its time (its cache, its queue) cannot be seen, and merges and the time before "
-            "insertion only with record --blktrace.",
+            "complete, without the cache flush that follows a request with FUA where the disk has "
+            "no FUA: the cache flushes have that time. In sequence: begins where the one before, "
+            "of the same direction, ended. A flush asked for has no data; the cache flush is the "
+            "driver's own. What a device did in its time (its cache, its queue) cannot be seen, "
+            "and merges and the time before insertion only with record --blktrace.",
             *odd,
         ]),
         folded=len(found) > 2 * len(LABELS),
