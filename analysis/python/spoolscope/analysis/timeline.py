@@ -66,7 +66,8 @@ def timeline(con: duckdb.DuckDBPyConnection, meta: Mapping[str, Any]) -> Timelin
             causes[cause][bin_] = ns
     commits, commit_ns = [0] * n, [0] * n
     for bin_, number, ns in con.execute(
-        f"SELECT {place} AS bin, count(*), CAST(sum(dur_ns) AS BIGINT) FROM commits GROUP BY bin"
+        f"SELECT {place} AS bin, count(*), CAST(sum(dur_ns) AS BIGINT) FROM commit_spans "
+        "GROUP BY bin"
     ).fetchall():
         commits[bin_], commit_ns[bin_] = number, ns
     shown = {cause: bins for cause, bins in causes.items() if any(bins)}
