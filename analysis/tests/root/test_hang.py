@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,32 @@ while longest < 1_000_000_000:
     time.sleep(0.01)
 print(longest)
 """
+
+
+def test_a_hang_since_before_the_recording_is_stated(spool, tmp_path):
+    mount = spool("ext4")
+    command = [sys.executable, "-c", WRITER, mount / "a"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        time.sleep(0.5)
+        subprocess.run(["fsfreeze", "-f", mount], check=True)
+        try:
+            state = Path(f"/proc/{writer.pid}/stat")
+            while ") D " not in state.read_text():
+                time.sleep(0.01)
+            words = ["record", "-q", "--spool", mount, "-d", "1", "-o", tmp_path / "t"]
+            done = subprocess.run(
+                [sys.executable, "-m", "spoolscope.cli.main", *words, "--keep-names"],
+                capture_output=True,
+                text=True,
+            )
+        finally:
+            subprocess.run(["fsfreeze", "-u", mount], check=True)
+        assert int(writer.communicate(timeout=60)[0]) > 1e9
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if f"(process {writer.pid})" in line]
+    assert len(said) == 1, done.stderr
+    assert "waits for a frozen filesystem" in said[0]
+    assert "slept in the kernel during the whole recording" in done.stderr
 
 
 def test_a_hang_at_the_end_is_stated(spool, tmp_path):

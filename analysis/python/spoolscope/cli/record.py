@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from spoolscope.cli.printing import say
 from spoolscope.cli.record_rollup import TAKE_OVER, record_sums, refuse_for_rollup, warn_of
 from spoolscope.cli.upkeep import Upkeep
 from spoolscope.replay.interrupts import ending_on_signals
+from spoolscope.tracers.asleep import Sleeper, sleepers, still
 from spoolscope.tracers.request import Limit
 from spoolscope.tracers.session import (
     Request,
@@ -246,9 +248,20 @@ def _record(options: dict[str, Any], *, as_json: bool, quiet: bool) -> int:
             as_json=as_json,
         )
     _refuse_for_traces(options)
+    asleep = sleepers()
     with ending_on_signals(), progress(quiet=quiet) as show:
         summary = record(request, show, warn_of, _made)
+    _warn_of_sleepers(still(asleep))
     return _report(summary, as_json=as_json, command=bool(request.command))
+
+
+def _warn_of_sleepers(slept: Sequence[Sleeper]) -> None:
+    if not slept:
+        return
+    from spoolscope.analysis.hangs import slept_through  # its rules take a while to read
+
+    for sentence in slept_through([(one.comm, one.pid, one.frames) for one in slept]):
+        warn(sentence)
 
 
 def _refuse_for_traces(options: dict[str, Any]) -> None:
