@@ -103,6 +103,38 @@ def test_a_clock_that_jumps_is_found_with_and_without_the_recorders_word(tmp_pat
     assert _examined(tmp_path).hosts[1].largest_step_ns == -2_000_000_000
 
 
+def test_a_step_that_is_stated_counts_once(tmp_path: Path) -> None:
+    """The time of the next minute shows it, too."""
+    for seq in range(6):
+        stated = {"clock_step_ns": -3600 * 10**9 if seq == 3 else 0}
+        back_s = 3600 if seq > 3 else 0
+        maker = RollupMaker(start_s=START_S - back_s, minute_columns=stated)
+        write(tmp_path, "mail1", maker.tables(seq, 1))
+    assert _counts(_examined(tmp_path)) == {"clock": 1}
+
+
+@pytest.mark.parametrize("stopped_s", [60, 180])
+def test_a_recorder_that_was_stopped_has_one_long_minute(tmp_path: Path, stopped_s: int) -> None:
+    for seq in range(6):
+        late_s, own_s = (stopped_s if seq > 3 else 0), 60 + (stopped_s if seq == 3 else 0)
+        columns = {"covered_ns": own_s * 10**9}
+        maker = RollupMaker(start_s=START_S + late_s, minute_columns=columns)
+        write(tmp_path, "mail1", maker.tables(seq, 1))
+    coverage = _examined(tmp_path)
+    assert coverage.findings == ()
+    assert coverage.hosts[0].share == 1.0
+
+
+def test_minutes_of_a_clock_without_a_battery_are_no_part_of_the_time(tmp_path: Path) -> None:
+    RollupMaker().write(tmp_path)
+    RollupMaker(recorder_id="c0ffee", start_s=60).write(tmp_path, minutes=3)
+    coverage = _examined(tmp_path)
+    assert _counts(coverage) == {"astray": 3}
+    assert not coverage.complete
+    host = coverage.hosts[0]
+    assert (host.first_s, host.share, host.minutes) == (START_S, 1.0, 23)
+
+
 def test_a_clock_that_is_set_back_covers_minutes_twice(tmp_path: Path) -> None:
     maker = RollupMaker()
     maker.write(tmp_path, minutes=5)
@@ -114,6 +146,23 @@ def test_two_machines_with_one_host_name_are_rivals(tmp_path: Path) -> None:
     RollupMaker().write(tmp_path)
     RollupMaker(recorder_id="c0ffee").write(tmp_path, minutes=10)
     assert _counts(_examined(tmp_path)) == {"twice": 10, "rivals": 10}
+
+
+def test_two_machines_with_spools_of_different_devices_are_rivals(tmp_path: Path) -> None:
+    RollupMaker().write(tmp_path)
+    other = RollupMaker(recorder_id="c0ffee", dev=DEV + 1, minute_columns={"boot_id": "other"})
+    other.write(tmp_path, minutes=10)
+    coverage = _examined(tmp_path)
+    assert _counts(coverage) == {"rivals": 10}
+    assert coverage.hosts[0].share == 1.0
+
+
+def test_two_recorders_of_one_machine_cover_its_time_once(tmp_path: Path) -> None:
+    RollupMaker().write(tmp_path)
+    RollupMaker(recorder_id="c0ffee", dev=DEV + 1).write(tmp_path, minutes=10)
+    coverage = _examined(tmp_path)
+    assert coverage.findings == ()
+    assert coverage.hosts[0].share == 1.0
 
 
 def test_a_recorder_that_is_started_again_is_no_rival(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from spoolscope.analysis.fleet.day_files import MARKER
 from spoolscope.analysis.fleet.day_sums import put_day
 from spoolscope.analysis.fleet.day_tables import DAY_TABLES
 from spoolscope.analysis.fleet.measures import DAY_NS, DISK
-from spoolscope.analysis.fleet.sources import MARKER
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.query import query
 from spoolscope.traces.rollups.buckets import bucket_of

@@ -41,7 +41,8 @@ def simulated(
     spools = [Spool(f"h{row}", 1, "ext4") for row in range(n)]
     dates = [f"2026-11-{day + 1:02d}" for day in range(days)]
     options = np.full((n, days), "rw", object)
-    return Fleet(spools, dates, values, calls, kernels, options, np.ones((n, days), bool), {})
+    seen, over = np.ones((n, days), bool), np.ones(days, bool)
+    return Fleet(spools, dates, values, calls, kernels, options, seen, seen, over, {})
 
 
 def slower(fleet: Fleet, factor: np.ndarray, measure: str = "sync") -> Fleet:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 from fleet_maker import NEW_KERNEL, FleetMaker
 from simulated_fleet import named, simulated, slower
-from spoolscope_testing.rollups import RollupMaker
+from spoolscope_testing.rollups import START_S, RollupMaker
 
 from spoolscope.analysis.fleet import change, outliers
 from spoolscope.analysis.fleet.fleet_words import suspect_sentence
 from spoolscope.analysis.fleet.measures import Fleet, Spool
 from spoolscope.analysis.fleet.outliers import TREND
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
+from spoolscope.traces.rollups.files import write
 
 pytestmark = [
     pytest.mark.slow,
@@ -216,6 +218,73 @@ def test_losses_and_gaps_are_stated(tmp_path):
     assert "800,000,000 calls" in text
     assert "240 minutes were recorded and are missing" in text
     assert "80 times a clock was set by over a second" in text
+
+
+def test_a_clock_that_was_set_makes_nothing_incomplete(tmp_path):
+    """As for gaps; minutes that are there twice are another matter."""
+    FleetMaker(hosts=10, days=8, minutes={"steps": 1}).write(tmp_path)
+    assert "80 times a clock was set" in run("fleet", "report", tmp_path, "-q")
+    other = tmp_path / "other"
+    for seq, in_minute_s in enumerate((60, 10)):
+        seconds = {"covered_ns": in_minute_s * 10**9}
+        maker = RollupMaker(start_s=START_S - 60 * seq, minute_columns=seconds)
+        write(other, "mail1", maker.tables(seq, 1))
+    gaps = run("gaps", other, code=INCOMPLETE)
+    sentence = "Minutes covered twice, as the clock was set back or two recorders ran: 1."
+    assert sentence in gaps
+    assert any(sentence in problem for problem in answer(other).problems)
+
+
+@pytest.mark.parametrize("wrong", [date(1970, 1, 1), date(2026, 9, 1)])
+def test_a_clock_without_a_battery_does_not_stretch_the_days(tmp_path, wrong):
+    FleetMaker(hosts=12, days=8).write(tmp_path)
+    few = {"covered_ns": 180 * 10**9, "calls": 300}
+    FleetMaker(hosts=1, days=1, first=wrong, minutes=few).write(tmp_path)
+    found = answer(tmp_path)
+    assert found.spool_days == (96, 96, 96)
+    assert found.fleet.dates[0] == FIRST
+    assert min(host.covered for host in found.hosts) >= 1
+    text = run("fleet", "report", tmp_path, "-q", code=INCOMPLETE)
+    assert "Note: 1 days do not count: long before all others, by a wrong clock." in text
+
+
+def test_whole_days_of_a_far_past_take_no_memory():
+    """A trend is one of the days that have a value, not of all pairs of days of a span."""
+    fleet = simulated(1, days=8)
+    days = 20_000
+    values = {name: np.full((40, days), np.nan) for name in fleet.values}
+    for name, own in fleet.values.items():
+        values[name][:, -8:] = own
+    grown = outliers.trends(np.log(values["disk"]), np.array(["ext4"] * 40, object))
+    usual = outliers.trends(np.log(fleet.values["disk"]), np.array(["ext4"] * 40, object))
+    assert grown == pytest.approx(usual * (days - 1) / 7)
+
+
+def test_the_current_day_is_not_missing(tmp_path):
+    """Half of it may be over; hosts that have sent nothing of it yet are not dead."""
+    today = datetime.now(UTC).date()
+    FleetMaker(hosts=10, days=8, first=today - timedelta(8)).write(tmp_path)
+    part = {"covered_ns": 3600 * 10**9}
+    FleetMaker(hosts=4, days=1, first=today, minutes=part).write(tmp_path)
+    found = answer(tmp_path)
+    assert found.spool_days == (90, 84, 80)
+    assert found.fleet.left_out["not over yet"] == 4
+    assert found.fleet.whole
+    gone = FleetMaker(hosts=4, days=1, first=today - timedelta(1))
+    gone.write(tmp_path)
+    assert not answer(tmp_path).fleet.whole
+
+
+def test_json_has_no_word_that_json_lacks(tmp_path):
+    """A date has no control: its ratio is not a number."""
+
+    def refused(word: str) -> None:
+        raise AssertionError(word)
+
+    FleetMaker(hosts=10, days=8).write(tmp_path)
+    words = ("fleet", "report", tmp_path, "-q", "--json", "--before-after", "2026-11-05")
+    facts = json.loads(run(*words), parse_constant=refused)
+    assert {one["control_ratio"] for one in facts["change"]["effects"]} == {None}
 
 
 def test_days_that_do_not_count_decide_nothing(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from fleet_answers import differing, results, small_fleet
 from spoolscope_testing.rollups import START_S, RollupMaker
 
-from spoolscope.analysis.fleet import sources
+from spoolscope.analysis.fleet import day_files, sources
 from spoolscope.traces.errors import SpoolscopeError
 from spoolscope.traces.phases import unseen
 from spoolscope.traces.rollups.compaction import compact
@@ -78,6 +78,8 @@ def test_every_expression_is_the_same_on_spark(rollups, duckdb, require, tmp_pat
         summed = tmp_path / "summed"
         shutil.copytree(rollups, summed)
         sum_days(str(summed), duckdb, unseen)
+        # This day is not whole then: its roll-ups are read beside the sums of the other one.
+        (summed / "days=1/days/date=2026-03-02/all.parquet").unlink()
         of_days = {
             name: spark.rows(expression)
             for name, expression in sources.opened(str(summed), spark).tables.items()
@@ -158,13 +160,15 @@ def test_day_sums_of_an_earlier_version_count_and_are_made_again(
     root = tmp_path / "rollups"
     shutil.copytree(rollups, root)
     with monkeypatch.context() as earlier:
-        earlier.setattr(sources, "_TABLES", b"")
+        earlier.setattr(day_files, "_TABLES", "")
         sum_days(str(root), duckdb)
     whole = found()
+    away = (root / "schema=1").rename(tmp_path / "away")
     for below in ("runs/date=2026-03-01", "runs"):
         shutil.rmtree(root / "days=1" / below)
         assert found() == whole
-    assert any("not in their sums" in one for one in sources.opened(str(root), duckdb).problems)
+    away.rename(root / "schema=1")
+    assert found() == whole
     assert len(sum_days(str(root), duckdb).dates) == 2
     assert sources.opened(str(root), duckdb).problems == []
     assert found() == whole
@@ -195,7 +199,7 @@ def test_days_are_summed_once_and_again_when_they_change(rollups, duckdb, tmp_pa
     assert Rollups(root).listing.foreign == []
     late = RollupMaker(host="mail9", recorder_id="late", start_s=START_S - 3600)
     late.write(root, minutes=3, in_flush=3)
-    assert any("not in their sums" in p for p in sources.opened(str(root), duckdb).problems)
+    assert "mail9" in covered_hosts(root, duckdb)
     assert list(sum_days(str(root), duckdb).dates) == ["2026-03-01"]
     source = sources.opened(str(root), duckdb)
     assert source.summed

@@ -75,7 +75,8 @@ def test_a_wrong_clock_is_said(rollups: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [([], "no limit given"), (["--retain", "90"], "is no number of days"),
-     (["--retain", "0d"], "is no number of days"), (["--quota", "5m"], "give a size such as 2G")],
+     (["--retain", "0d"], "is no number of days"), (["--quota", "5m"], "give a size such as 2G"),
+     (["--quota", "100000"], "has no unit; give a size")],
 )  # fmt: skip
 def test_wrong_usage_is_refused(rollups: Path, words: list[str], message: str) -> None:
     with pytest.raises(Exception, match=message):

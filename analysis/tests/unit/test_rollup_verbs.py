@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from spoolscope_testing.rollups import RollupMaker
+from spoolscope_testing.rollups import START_S, RollupMaker
 
 from spoolscope.cli.main import group
 from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
@@ -45,8 +45,27 @@ def test_gaps_of_some_days_and_hosts(rollups: Path) -> None:
     lines = run("gaps", rollups, "--host", "mail2", "--since", "2026-03-02").stdout.splitlines()
     assert lines[1] == "mail2  2026-03-02 00:00  2026-03-02 00:10    100 %            1,000"
     assert len(lines) == 2
-    none = run("gaps", rollups, "--until", "2026-02-01").stdout
+    none = run("gaps", rollups, "--until", "2026-02-01", code=INCOMPLETE).stdout
     assert none == "No minute of these hosts and days is there.\n"
+
+
+def test_gaps_names_hosts_without_a_minute(rollups: Path) -> None:
+    RollupMaker(host="mail2", start_s=START_S + 86_400).write(rollups)
+    since = ["--since", "2026-03-03"]
+    lines = run("gaps", rollups, *since, code=INCOMPLETE).stdout.splitlines()
+    assert lines[1].startswith("mail2  2026-03-03 00:00")
+    assert lines[2:] == [
+        "Hosts without a minute of these days: 1.",
+        "    mail1: its last day before is 2026-03-02",
+    ]
+    assert len(run("gaps", rollups, *since, "--host", "mail2").stdout.splitlines()) == 2
+    named = ["--host", "mail1", "--host", "mail", "--until", "2026-03-02"]
+    found = json.loads(run("gaps", rollups, *named, "--json", code=INCOMPLETE).stdout)
+    assert not found["complete"]
+    assert found["findings"][0]["examples"] == ["mail: it has no day"]
+    assert [host["host"] for host in found["hosts"]] == ["mail1"]
+    early = run("gaps", rollups, "--host", "mail2", "--until", "2026-03-01", code=INCOMPLETE)
+    assert early.stdout.splitlines()[1] == "    mail2: its first day is 2026-03-02"
 
 
 def test_compact_says_what_it_merged(rollups: Path) -> None:

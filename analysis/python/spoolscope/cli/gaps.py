@@ -10,7 +10,7 @@ from spoolscope.analysis.wording import percent
 from spoolscope.cli.output import emit_json, json_option, progress, quiet_option, wrapped
 from spoolscope.cli.printing import say
 from spoolscope.traces.errors import INCOMPLETE
-from spoolscope.traces.rollups.coverage import Coverage, examine
+from spoolscope.traces.rollups.coverage import Coverage, examine, with_absent
 from spoolscope.traces.rollups.files import Rollups
 from spoolscope.traces.rollups.minutes import HostCoverage
 
@@ -53,11 +53,12 @@ def command(
     """Show what roll-ups cover, what is missing, and what is damaged.
 
     DIRECTORY is that of 'record --rollup', one with the roll-ups of many hosts,
-    or s3://BUCKET/PREFIX. Exit code 3 if numbers from it lack something.
+    or s3://BUCKET/PREFIX. Exit code 3 if numbers from it lack something, or a
+    host has no minute: one that is named, or one that has days before --since.
     """
     rollups = Rollups(directory, hosts=hosts or None, since=since, until=until)
     with progress(quiet=quiet, after_s=1) as show:
-        found = examine(rollups, deep=deep, progress=show)
+        found = with_absent(examine(rollups, deep=deep, progress=show), hosts, since)
     if as_json:
         emit_json(coverage_facts(found))
     else:
@@ -87,7 +88,7 @@ def coverage_lines(coverage: Coverage) -> list[str]:
 
 def _host_lines(hosts: tuple[HostCoverage, ...]) -> list[str]:
     if not hosts:
-        return ["No minute of these hosts and days is there."]
+        return []
     width = max(4, *(len(host.host) for host in hosts))
     lines = [f"{'host':<{width}}  {'from (UTC)':<16}  {'to':<16}  covered  {'calls':>15}"]
     lines += [

@@ -119,6 +119,8 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Return bytes."""
         if isinstance(value, int):
             return value
+        if str(value).isdecimal():
+            self.fail(f"{_shown(value)} has no unit; give a size such as 500M or 2G", param, ctx)
         limit = LimitType().convert(value, param, ctx)
         if limit.size_bytes is None:
             self.fail(f"{_shown(value)} is a time; give a size such as 2G", param, ctx)

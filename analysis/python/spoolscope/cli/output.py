@@ -87,6 +87,8 @@ def emit_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print the whole result of a verb on stdout: as JSON, or as the tables that it holds."""
     form = form_asked()
     text = shown_json(value, indent=2, default=_plain)
+    if "NaN" in text or "Infinity" in text:  # Python's words for what JSON has no number for
+        text = shown_json(json.loads(text, parse_constant=lambda _: None), indent=2)
     if form == JSON:
         say(*text.split("\n"))
         return

@@ -83,7 +83,9 @@ def _per_call(fleet: Fleet, causes: pa.Table) -> dict[str, np.ndarray]:
     calls = np.zeros(len(fleet.spools))
     table = causes.group_by(["host", "dev", "cause"]).aggregate([("sum_ns", "sum"), ("n", "sum")])
     for one in table.to_pylist():
-        row = rows[one["host"], one["dev"]]
+        row = rows.get((one["host"], one["dev"]))
+        if row is None:  # its days are astray
+            continue
         if one["cause"] == CALL:
             calls[row] += one["n_sum"]
         else:

@@ -111,6 +111,7 @@ class Answer:
         engine: What computed it.
         summed: True if day sums were read.
         problems: Sentences on files that were not read.
+        notes: Sentences on what no answer can have yet.
         fleet: The measures of all spools and days.
         hosts: Every host, by name.
         filesystems: Types of filesystems, the most time first.
@@ -128,6 +129,7 @@ class Answer:
     engine: str
     summed: bool
     problems: Sequence[str]
+    notes: Sequence[str]
     fleet: Fleet
     hosts: Sequence[Host]
     filesystems: Sequence[Filesystem]
@@ -154,7 +156,7 @@ class Answer:
     def spool_days(self) -> tuple[int, int, int]:
         """Days of spools in the span, those that are there, and those that count."""
         seen = int(self.fleet.seen.sum())
-        return self.fleet.seen.size, seen, seen - sum(self.fleet.left_out.values())
+        return self.fleet.seen.size, seen, int(self.fleet.counted.sum())
 
 
 def asked(
@@ -181,6 +183,7 @@ def asked(
         engine=engine.name,
         summed=source.summed,
         problems=source.problems,
+        notes=source.notes,
         fleet=fleet,
         hosts=_hosts(rows, len(fleet.dates)),
         filesystems=_filesystems(rows["causes"]),

@@ -5,14 +5,18 @@ A measure is a time per call or per wait, so that a host with more calls is not 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spoolscope.analysis.causes import AT_DISK, BETWEEN_PROGRAMS, CAUSES, ENDS_WITH_REQUEST
 from spoolscope.analysis.latency import SYSCALL_CLASSES
 from spoolscope.analysis.wording import percent
+from spoolscope.traces.rollups.minutes import ASTRAY_S
+from spoolscope.traces.rollups.names import DAY_S
 from spoolscope.traces.rollups.schema import CALL
 
 LEAST_EVENTS = 100
@@ -20,7 +24,11 @@ LEAST_EVENTS = 100
 LEAST_COVERED = 0.5
 """Least part of a day that a recorder was on, for the day to be judged."""
 MOST_LOST = 0.05
-DAY_NS = 86_400 * 10**9
+DAY_NS = DAY_S * 10**9
+ASTRAY_DAYS = 30
+"""Least number of days without a minute before which days are astray, if none of them counts."""
+ASTRAY = "long before all others, by a wrong clock"
+NOT_OVER = "not over yet"
 
 DISK = tuple(dict.fromkeys((*AT_DISK, *ENDS_WITH_REQUEST)))
 LOOKUP = ("dir_lock", *(name for name, cause in CAUSES.items() if cause.group == "read"))
@@ -75,7 +83,9 @@ class Fleet:
         kernels: Kernel of each spool and day; "" if it was not seen.
         options: Mount options likewise.
         seen: True for each spool and day that has a row.
-        left_out: Days of spools that do not count, by the reason.
+        counted: True for each that counts.
+        over: True for each day that is over.
+        left_out: Days of spools that do not count, by the reason; those astray have no column.
     """
 
     spools: Sequence[Spool]
@@ -85,11 +95,31 @@ class Fleet:
     kernels: np.ndarray
     options: np.ndarray
     seen: np.ndarray
+    counted: np.ndarray
+    over: np.ndarray
     left_out: Mapping[str, int]
 
+    @property
+    def whole(self) -> bool:
+        """True if every day that is over counts for every spool."""
+        return bool(self.counted[:, self.over].all()) and not self.left_out.get(ASTRAY)
 
-def measured(days: pa.Table, causes: pa.Table, syscalls: pa.Table) -> Fleet:
-    """Arrange results of ``conditions``, ``causes_by_day`` and ``syscalls_by_day``."""
+
+def measured(
+    days: pa.Table, causes: pa.Table, syscalls: pa.Table, today: str | None = None
+) -> Fleet:
+    """Arrange results of ``conditions``, ``causes_by_day`` and ``syscalls_by_day``.
+
+    Args:
+        days: What was seen of each spool and day.
+        causes: Its time by cause.
+        syscalls: Its calls by name.
+        today: The day that is not over, as YYYY-MM-DD; default: the clock's.
+    """
+    today = today or datetime.now(UTC).date().isoformat()
+    first = _first_day(days)
+    n_all = len(days)
+    days, causes, syscalls = (_since(first, table) for table in (days, causes, syscalls))
     facts = days.to_pydict()
     keys = sorted(set(zip(facts["host"], facts["dev"], strict=True)))
     last_fs = dict(zip(zip(facts["host"], facts["dev"], strict=True), facts["fs"], strict=True))
@@ -109,7 +139,8 @@ def measured(days: pa.Table, causes: pa.Table, syscalls: pa.Table) -> Fleet:
     kernels[at], options[at] = facts["kernel"], facts["options"]
     seen, good = np.zeros(shape, bool), np.zeros(shape, bool)
     seen[at] = True
-    counts, left_out = _counting(days)
+    counts, left_out = _counting(days, today)
+    left_out[ASTRAY] = n_all - len(days)
     good[at] = counts
     summed = _Sums(shape, places, causes.to_pydict(), syscalls.to_pydict())
     values = {}
@@ -120,7 +151,26 @@ def measured(days: pa.Table, causes: pa.Table, syscalls: pa.Table) -> Fleet:
         values[name] = mean
     calls = np.where(good, summed.calls()[1], 0)
     spools = [Spool(host, dev, last_fs[host, dev]) for host, dev in keys]
-    return Fleet(spools, dates, values, calls, kernels, options, seen, left_out)
+    over = np.array([day < today for day in dates], bool)
+    return Fleet(spools, dates, values, calls, kernels, options, seen, good, over, left_out)
+
+
+def _first_day(days: pa.Table) -> str:
+    """Return the first day that is not astray: a clock of 1970 would make the span 20,000 days."""
+    dates = days["date"].to_pylist()
+    good = {day for day, counts in zip(dates, _counting(days)[0], strict=True) if counts}
+    each = sorted({*dates})
+    first = 0
+    for n, (before, day) in enumerate(pairwise(each), 1):
+        gap = (date.fromisoformat(day) - date.fromisoformat(before)).days
+        none = good.isdisjoint(each[first:n])
+        if gap * DAY_S > ASTRAY_S or (none and gap > ASTRAY_DAYS):
+            first = n
+    return each[first] if each else ""
+
+
+def _since(first: str, table: pa.Table) -> pa.Table:
+    return table.filter(pc.greater_equal(table["date"], first))
 
 
 def _all_days(seen: Sequence[str]) -> list[str]:
@@ -130,13 +180,15 @@ def _all_days(seen: Sequence[str]) -> list[str]:
     return [date.fromordinal(n).isoformat() for n in range(first.toordinal(), last.toordinal() + 1)]
 
 
-def _counting(days: pa.Table) -> tuple[np.ndarray, dict[str, int]]:
+def _counting(days: pa.Table, today: str = "~") -> tuple[np.ndarray, dict[str, int]]:
     """Return which rows of days are judged, and the number of others by reason."""
     column = {name: days[name].to_numpy() for name in ("covered_ns", "lost", "calls", "twice")}
     all_calls = column["lost"] + column["calls"]
     little, lossy = percent(LEAST_COVERED, 0), percent(MOST_LOST, 0)
+    covers_little = column["covered_ns"] < LEAST_COVERED * DAY_NS
     reasons = {
-        f"covered less than {little}": column["covered_ns"] < LEAST_COVERED * DAY_NS,
+        NOT_OVER: covers_little & pc.greater_equal(days["date"], today).to_numpy(),
+        f"covered less than {little}": covers_little,
         f"over {lossy} of the calls lost": column["lost"] > MOST_LOST * all_calls,
         "minutes there twice": column["twice"] > 0,
     }

@@ -142,14 +142,17 @@ def trends(logs: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """
     growth = np.full(len(logs), np.nan)
     n_days = logs.shape[1]
-    first, second = np.triu_indices(n_days, 1)
+    # Only days with a value: there may be few of them in a long span.
+    days = np.flatnonzero(np.isfinite(logs).any(axis=0))
+    first, second = np.triu_indices(len(days), 1)
     for kind in set(kinds):
         rows = np.flatnonzero(kinds == kind)
-        own = logs[rows] - _middle(logs[rows], 1)[:, None]
+        own = logs[np.ix_(rows, days)]
+        own = own - _middle(own, 1)[:, None]
         rest = own - _middle(own.T, 1)[None, :]
         for row, values in zip(rows, rest, strict=True):
             if np.isfinite(values).sum() >= LEAST_TREND_DAYS:
-                slopes = (values[second] - values[first]) / (second - first)
+                slopes = (values[second] - values[first]) / (days[second] - days[first])
                 growth[row] = np.nanmedian(slopes) * (n_days - 1)
     return growth
 

@@ -1,9 +1,10 @@
 """Coverage of roll-ups: what is there, what is missing or damaged, and what that means."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from itertools import groupby
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from spoolscope.traces.rollups import schema
 from spoolscope.traces.rollups.contract import unequal
 from spoolscope.traces.rollups.files import Rollups, as_schema
 from spoolscope.traces.rollups.minutes import COLUMNS, HostCoverage, coverage_of
-from spoolscope.traces.rollups.names import MARKER, Flush
+from spoolscope.traces.rollups.names import MARKER, Flush, partition
+from spoolscope.traces.rollups.places import Place
 from spoolscope.traces.rollups.sealed import DamagedError, contents_of, decoded, minutes_of
 
 THREADS = 8
@@ -108,6 +110,43 @@ def examine(
     return Coverage(rollups.without(damaged), tuple(hosts), tuple(findings))
 
 
+def with_absent(covered: Coverage, hosts: Collection[str], since: date | None) -> Coverage:
+    """Return coverage with a finding on hosts that should have a minute and have none.
+
+    Args:
+        covered: The coverage of chosen hosts and days.
+        hosts: The hosts that were asked for; none: those that have days before ``since``.
+        since: The first day that was asked for.
+
+    Raises:
+        OSError: the place cannot be read.
+    """
+    where, listing = covered.sound.place, covered.sound.listing
+    there = {flush.host for flush in (*listing.counted, *listing.damaged)}
+    first = "" if since is None else str(since)
+    expected = hosts or (_parts(where, "", "host=") if since else [])
+    named = []
+    for host in sorted({*expected} - there):
+        days = _parts(where, f"/host={host}", "date=")
+        if before := [day for day in days if day < first]:
+            named.append(f"{host}: its last day before is {before[-1]}")
+        elif hosts:
+            found = f"its first day is {days[0]}" if days else "it has no day"
+            named.append(f"{host}: {found}")
+    if not named and covered.hosts:
+        return covered
+    (finding,) = _found("absent", named) if named else _found("empty", [], 1)
+    return replace(covered, findings=(finding, *covered.findings))
+
+
+def _parts(where: Place, below: str, prefix: str) -> list[str]:
+    """Return the values that directories right in a path of ``minutes`` have for a column."""
+    versions = range(1, schema.VERSION + 1)
+    paths = (partition(MARKER, version) + below for version in versions)
+    names = {name for path in paths for name in where.names(path) if name.startswith(prefix)}
+    return sorted(name.removeprefix(prefix) for name in names)
+
+
 _Result = tuple[pa.Table, int] | str
 
 
@@ -144,6 +183,9 @@ _SENTENCES = {
     "twice": "Minutes covered twice, as the clock was set back or two recorders ran: {n}.",
     "rivals": "Minutes that two recorders have, perhaps of two machines with one host name: {n}.",
     "future": "Minutes that lie in the future, by a wrong clock: {n}.",
+    "astray": "Minutes over a year before all others, by a wrong clock: {n}; not in the time.",
+    "absent": "Hosts without a minute of these days: {n}.",
+    "empty": "No minute of these hosts and days is there.",
     "clock": "Minutes in which the wall clock was set: {n}.",
     "merged": "Flushes that are in merged ones, too: {n}; they count once.",
     "foreign": "Files that are no roll-ups: {n}.",
@@ -174,6 +216,7 @@ def _of_minutes(hosts: list[HostCoverage]) -> Iterator[Finding]:
         ("twice", "twice"),
         ("rivals", "rivals"),
         ("future", "future"),
+        ("astray", "astray"),
         ("clock", "clock_steps"),
     ):
         counts = {host.host: int(getattr(host, attribute)) for host in hosts}

@@ -210,6 +210,22 @@ class Rollups:
         left.flushes = [flush for flush in self.flushes if flush not in flushes]
         return left
 
+    def only(self, flushes: Collection[Flush]) -> "Rollups":
+        """Return these roll-ups with some of their flushes alone."""
+        left = copy(self)
+        left.flushes = list(flushes)
+        return left
+
+    def by_day(self) -> dict[date, "Rollups"]:
+        """Return the roll-ups of each day that has flushes, in the order of the days."""
+        flushes: dict[date, list[Flush]] = {}
+        for flush in self.flushes:
+            flushes.setdefault(flush.day, []).append(flush)
+        found = {day: self.only(flushes[day]) for day in sorted(flushes)}
+        for day, own in found.items():
+            own.listing = self.listing.of_day(day, own.flushes)
+        return found
+
     def paths(self, table: str) -> list[str]:
         """Return the files of a table for DuckDB, Spark and others: paths, or URLs of a bucket."""
         return [self.place.url(flush.path(table)) for flush in self.flushes]

@@ -39,6 +39,31 @@ class Listing:
     foreign: list[str] = field(default_factory=list)
     damaged: dict[Flush, str] = field(default_factory=dict)
 
+    def of_day(self, day: date, counted: Iterable[Flush]) -> "Listing":
+        """Return what is of one day, and files of newer versions, whose days are not kept.
+
+        Args:
+            day: The day.
+            counted: Those of its flushes that count.
+        """
+
+        def paths(every: list[str]) -> list[str]:
+            return [path for path in every if f"/date={day}/" in path]
+
+        def flushes(every: Iterable[Flush]) -> list[Flush]:
+            return [flush for flush in every if flush.day == day]
+
+        return Listing(
+            {flush: self.counted[flush] for flush in counted},
+            flushes(self.merged_away),
+            flushes(self.overlapping),
+            paths(self.drafts),
+            paths(self.halves),
+            self.newer,
+            paths(self.foreign),
+            {flush: self.damaged[flush] for flush in flushes(self.damaged)},
+        )
+
 
 def list_files(
     where: Place,

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spoolscope.traces.rollups.names import MINUTE_S
+from spoolscope.traces.rollups.names import DAY_S, MINUTE_S
 
 MINUTE_NS = MINUTE_S * 1_000_000_000
 
@@ -16,8 +16,12 @@ STEP_NS = 1_000_000_000
 SLACK_NS = 1_000_000_000
 """Time by which the parts of a minute may add up to more than a minute."""
 
+ASTRAY_S = 366 * DAY_S
+"""Least time without a minute before which minutes are of a wrong clock: of 1970, or of a build."""
+
+_TEXTS = ("recorder_id", "boot_id")
 COLUMNS = (
-    "recorder_id",
+    *_TEXTS,
     "seq",
     "minute_s",
     "dev",
@@ -35,10 +39,11 @@ class HostCoverage:
 
     Attributes:
         host: Its name.
-        first_s: Start of its first minute, since the epoch.
+        first_s: Start of its first minute that is not astray, since the epoch.
         last_s: End of its last minute.
         minutes: Number of minutes, of all recorders.
-        covered_ns: Time for which a recorder was on, ns.
+        covered_ns: Time from the first one on for which a recorder was on, ns: what two of them
+            cover counts once.
         recorders: Runs of the recorder.
         missing: Minutes that a recorder numbered, but that are not there.
         calls: Calls that were summed.
@@ -47,8 +52,10 @@ class HostCoverage:
         largest_step_ns: The largest of these changes, ns; negative: back.
         twice: Minutes of a spool that are covered more than once: the clock was set back, or two
             recorders had the name of this host at the same time.
-        rivals: Those of ``twice`` that two recorders have.
+        rivals: Those of ``twice`` that two recorders have, and minutes that two machines have,
+            each for its own spools.
         future: Minutes that were not over when this was found.
+        astray: Minutes that lie over a year before all others.
     """
 
     host: str
@@ -65,6 +72,7 @@ class HostCoverage:
     twice: int
     rivals: int
     future: int
+    astray: int
 
     @property
     def share(self) -> float:
@@ -83,31 +91,63 @@ def coverage_of(host: str, minutes: pa.Table, now_s: float) -> HostCoverage:
         minutes: COLUMNS of all its minutes, at least one.
         now_s: Time since the epoch.
     """
-    of = {name: minutes[name].to_numpy() for name in COLUMNS[1:]}
-    recorder = minutes["recorder_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    ordered = np.lexsort((of["dev"], of["seq"], recorder))
-    recorder, of = recorder[ordered], {name: values[ordered] for name, values in of.items()}
-    new_recorder = _differs(recorder)
-    new_minute = new_recorder | _differs(of["seq"])
-    starts = np.flatnonzero(new_minute)
-    step = _steps(recorder[starts], {name: values[starts] for name, values in of.items()})
-    twice, rivals = _twice(recorder, of)
+    of = {name: _numbers(minutes, name) for name in COLUMNS}
+    ordered = np.lexsort((of["dev"], of["seq"], of["recorder_id"]))
+    of = {name: values[ordered] for name, values in of.items()}
+    new_recorder = _differs(of["recorder_id"])
+    starts = np.flatnonzero(new_recorder | _differs(of["seq"]))
+    once = {name: values[starts] for name, values in of.items()}
+    once["covered_ns"] = np.maximum.reduceat(of["covered_ns"], starts)
+    step = _steps(once)
+    first_s = _first(once["minute_s"])
+    twice, rivals = _twice(of, once)
     return HostCoverage(
         host=host,
-        first_s=int(of["minute_s"].min()),
+        first_s=first_s,
         last_s=int(of["minute_s"].max()) + MINUTE_S,
         minutes=len(starts),
-        covered_ns=int(np.maximum.reduceat(of["covered_ns"], starts).sum()),
+        covered_ns=_covered(once, first_s),
         recorders=int(new_recorder.sum()),
-        missing=_missing(recorder[starts], of["seq"][starts]),
+        missing=_missing(once["recorder_id"], once["seq"]),
         calls=int(of["calls"].sum()),
         lost=int(of["lost"].sum()),
         clock_steps=int((step != 0).sum()),
         largest_step_ns=int(step[np.abs(step).argmax()]),
         twice=twice,
         rivals=rivals,
-        future=int((of["minute_s"][starts] > now_s).sum()),
+        future=int((once["minute_s"] > now_s).sum()),
+        astray=int((once["minute_s"] < first_s).sum()),
     )
+
+
+def _numbers(minutes: pa.Table, name: str) -> Ints:
+    """Return a column; equal texts become equal numbers."""
+    column = minutes[name].combine_chunks()
+    if name in _TEXTS:
+        column = column.dictionary_encode().indices
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _first(minute_s: Ints) -> int:
+    """Return the first minute after the last long time without any."""
+    times = np.unique(minute_s)
+    long = np.flatnonzero(np.diff(times) > ASTRAY_S)
+    return int(times[long[-1] + 1 if len(long) else 0])
+
+
+def _covered(of: dict[str, Ints], first_s: int) -> int:
+    """Return the time that minutes cover from ``first_s`` on.
+
+    Two recorders at once cover no more than the minute. One that was stopped has a longer minute.
+    """
+    order = np.lexsort((of["seq"], of["recorder_id"], of["minute_s"]))
+    order = order[of["minute_s"][order] >= first_s]
+    own = of["covered_ns"][order]
+    starts = np.flatnonzero(_differs(of["minute_s"][order]))
+    before = np.cumsum(own) - own
+    before -= np.repeat(before[starts], np.diff([*starts, len(own)]))
+    room = np.maximum(MINUTE_NS - before, 0)
+    return int(np.where(before == 0, own, np.minimum(own, room)).sum())
 
 
 def _differs(values: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
@@ -121,25 +161,40 @@ def _missing(recorder: npt.NDArray[np.integer], seq: Ints) -> int:
     return int(np.where(same, np.diff(seq) - 1, 0).sum())
 
 
-def _steps(recorder: npt.NDArray[np.integer], of: dict[str, Ints]) -> Ints:
+def _steps(of: dict[str, Ints]) -> Ints:
     """Return the change of the wall clock in each minute, ns; 0 if it is small.
 
     The recorder states it; if it does not, the times of numbered minutes show it.
     """
-    stated = of["clock_step_ns"]
-    late_s = np.diff(of["minute_s"]) - MINUTE_S * np.diff(of["seq"])
-    shown = np.concatenate([[0], np.where(recorder[1:] == recorder[:-1], late_s, 0)])
+    states = np.abs(of["clock_step_ns"]) >= STEP_NS
+    late_ns = (np.diff(of["minute_s"]) - MINUTE_S * np.diff(of["seq"])) * 1_000_000_000
+    # A recorder that was stopped for minutes makes one long minute of them.
+    late_ns -= np.maximum(of["covered_ns"][:-1] - MINUTE_NS, 0)
+    # A step in a minute is seen in the time of the next one.
+    counts = ~_differs(of["recorder_id"])[1:] & ~states[1:] & ~states[:-1]
     # A minute that begins a little late has the time of the next one.
-    shown = np.where(np.abs(shown) > MINUTE_S, shown * 1_000_000_000, 0)
-    return np.where(np.abs(stated) >= STEP_NS, stated, shown)
+    counts &= np.abs(late_ns) > MINUTE_NS + SLACK_NS
+    shown = np.concatenate([[0], np.where(counts, late_ns, 0)])
+    return np.where(states, of["clock_step_ns"], shown)
 
 
-def _twice(recorder: npt.NDArray[np.integer], of: dict[str, Ints]) -> tuple[int, int]:
-    """Return the minutes of a spool that are covered twice, and those that two recorders have."""
-    ordered = np.lexsort((recorder, of["minute_s"], of["dev"]))
-    starts = np.flatnonzero(_differs(of["dev"][ordered]) | _differs(of["minute_s"][ordered]))
-    covered = np.add.reduceat(of["covered_ns"][ordered], starts)
-    first = np.minimum.reduceat(recorder[ordered], starts)
-    last = np.maximum.reduceat(recorder[ordered], starts)
-    twice = covered > MINUTE_NS + SLACK_NS
-    return int(twice.sum()), int((twice & (first != last)).sum())
+def _twice(of: dict[str, Ints], once: dict[str, Ints]) -> tuple[int, int]:
+    """Return the minutes of a spool that are covered twice, and the minutes of rivals."""
+    twice, rivals = _shared(of, ("dev", "minute_s"), "recorder_id")
+    # Two machines seldom have one device: their starts tell them apart.
+    _, machines = _shared(once, ("minute_s",), "boot_id")
+    return len(twice), len(np.union1d(rivals, machines))
+
+
+def _shared(of: dict[str, Ints], keys: tuple[str, ...], owner: str) -> tuple[Ints, Ints]:
+    """Return the minutes that rows of equal keys cover twice, and those of several owners."""
+    order = np.lexsort([of[key] for key in keys])
+    starts = np.flatnonzero(np.any([_differs(of[key][order]) for key in keys], axis=0))
+    covered = np.add.reduceat(of["covered_ns"][order], starts)
+    n = np.diff([*starts, len(order)])
+    own = of[owner][order]
+    several = np.minimum.reduceat(own, starts) != np.maximum.reduceat(own, starts)
+    # One row may have a long minute, if its recorder was stopped.
+    twice = (n > 1) & (covered > MINUTE_NS + SLACK_NS)
+    minute_s = of["minute_s"][order][starts]
+    return minute_s[twice], minute_s[twice & several]

@@ -150,10 +150,15 @@ def marker_of(where: Place, flush: Flush) -> bytes:
     try:
         return where.get(flush.path(MARKER))
     except FileNotFoundError as error:
-        raise SpoolscopeError(
-            f"{flush.path(MARKER)} was removed while {where.shown} was read",
-            remedy="run the command again: compaction or retention is at work there",
-        ) from error
+        raise removed(where, flush) from error
+
+
+def removed(where: Place, flush: Flush) -> SpoolscopeError:
+    """Return the error for users on a flush that was removed after it had been listed."""
+    return SpoolscopeError(
+        f"{flush.path(MARKER)} was removed while {where.shown} was read",
+        remedy="run the command again: compaction or retention is at work there",
+    )
 
 
 def minutes_of(where: Place, flush: Flush) -> tuple[pa.Table, Seal]:
