@@ -8,6 +8,7 @@
 # disk that takes its time. With your own recording, begin at "Who did it?".
 #
 # Needs root. `SPOOLSCOPE_SCALE=1` takes some ten minutes; smaller is quicker and less certain.
+# `SPOOLSCOPE_ROUNDS=5` sets how often each candidate is replayed: five times the scale if not set.
 
 # %%
 import os
@@ -75,7 +76,7 @@ print(
 # it was, on one with a larger journal and on ext4, each on the model of a 7,200 rpm disk.
 
 # %%
-rounds = max(1, round(5 * scale))
+rounds = int(os.environ.get("SPOOLSCOPE_ROUNDS", max(1, round(5 * scale))))
 asis, larger = "ext3[-b 1024 -J size=1]", "ext3[-b 1024 -J size=64]"
 candidates = [word for name in (asis, larger, "ext4") for word in ("--on", name)]
 pace = [] if scale >= 1 else ["--pace", "afap", "--no-life", "--repeats", "0"]

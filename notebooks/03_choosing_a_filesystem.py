@@ -6,6 +6,7 @@
 # is that? `TRACE=/path/to/monday.trace` takes your own recording instead of the sample.
 #
 # Needs root. `SPOOLSCOPE_SCALE=1` replays all of the sample at its own pace, five times on each.
+# `SPOOLSCOPE_ROUNDS=3` sets how often at any scale.
 
 # %%
 import os
@@ -38,11 +39,12 @@ print({key: value for key, value in planned.items() if isinstance(value, int | s
 
 # %%
 names = ["ext4", "xfs", "btrfs"]
-rounds = max(1, round(5 * scale))
+rounds = int(os.environ.get("SPOOLSCOPE_ROUNDS", max(1, round(5 * scale))))
 part = [] if scale >= 1 else ["--slice", "5s..6s", "--pace", "afap"]
 candidates = [word for name in names for word in ("--on", name)]
 replayed = place / "replayed"
-call("replay", trace, *candidates, "--rounds", str(rounds), *part, "-o", replayed)
+made = call("replay", trace, *candidates, "--rounds", str(rounds), *part, "-o", replayed)
+print(f"{len(made['runs'])} runs")
 
 # %% [markdown]
 # ## The verdict
@@ -54,6 +56,8 @@ print(result.verdict.headline)
 print(result.verdict.sure)
 for problem in result.verdict.problems:
     print("Weak:", problem)
+for warning in result.verdict.warnings:
+    print("Warning:", warning)
 
 # %%
 forest(result.pairs, result.reference, list(result.candidates))

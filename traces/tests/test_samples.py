@@ -60,6 +60,31 @@ def test_no_word_of_it_is_a_name_of_those_who_made_it(sample: Path) -> None:
                 assert TOLD.findall(words) == [], (file.stem, name)
 
 
+LOCKING = (6, 7, 37, 38)
+"""Commands of fcntl that take or give back a lock: F_SETLK(W), F_OFD_SETLK(W)."""
+
+
+@every
+def test_the_table_has_its_counts(sample: Path) -> None:
+    (row,) = re.findall(rf"^\| `{sample.name}` \|.*$", (PLACE / "README.md").read_text(), re.M)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    [counts] = (
+        Trace.open(sample)
+        .connect()
+        .execute(
+            "SELECT count(*), (SELECT count(DISTINCT pid) FROM threads WHERE kind = 'task'),"
+            " count(*) FILTER (syscall LIKE 'f%sync'),"
+            f" count(*) FILTER (syscall = 'fcntl' AND cmd IN {LOCKING}),"
+            " count(*) FILTER (syscall = 'flock'),"
+            " count(*) FILTER (syscall LIKE 'rename%' OR syscall LIKE 'link%') FROM syscalls"
+        )
+        .fetchall()
+    )
+    calls, processes, syncs, fcntl, flock, names = (f"{n:,}" for n in counts)
+    assert cells[3].split()[0] == calls
+    assert cells[4:8] == [processes, syncs, f"{fcntl}, {flock}", names]
+
+
 def test_the_data_package_has_the_bytes_that_are_there() -> None:
     said = (PLACE / "datapackage.json").read_text()
     remedy = "run: python traces/samples/describe.py"

@@ -96,6 +96,32 @@ def test_an_interval_that_holds_1_is_undecided_first(trace, new_replay):
     assert "looks faster" not in found.verdict.headline
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_what_is_clearly_slower_in_few_rounds_is_not_called_alike(trace, new_replay, rounds):
+    """Check three candidates, of which only one is within 5 % of the best."""
+    replay = new_replay("out", trace, N, rounds=rounds)
+    for round_ in range(rounds):
+        replay.run("xfs", latencies(1, round_), round_)
+        replay.run("ext4", latencies(1.02, round_), round_)
+        replay.run("btrfs", latencies(5.8, round_), round_)
+    found = compare([replay.write()])
+    verdict = found.verdict
+    assert [pair.word for pair in found.pairs] == ["indicative"] * 2
+    assert verdict.sure.endswith(
+        "Not told apart from xfs: ext4. btrfs looks slower than xfs. A verdict needs 3 rounds."
+    )
+    assert verdict.headline.startswith("xfs may be faster than ext4: 2.0 % less time")
+    assert "--on btrfs" in verdict.next_command  # more rounds would give a verdict
+
+
+def test_all_that_look_slower_are_one_sentence(trace, new_replay):
+    replay = new_replay("out", trace, N)
+    for name, scale in (("xfs", 1), ("ext4", 1.5), ("btrfs", 3)):
+        replay.run(name, latencies(scale))
+    said = compare([replay.write()]).verdict.sure
+    assert said.endswith("All 2 others look slower than xfs. A verdict needs 3 rounds.")
+
+
 @pytest.mark.slow
 def test_what_other_programs_took_is_no_merit(trace, new_replay, new_builder):
     """Check btrfs, slower only as its calls waited for a CPU that a compiler had."""

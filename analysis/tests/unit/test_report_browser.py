@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 from spoolscope_testing.replay_builder import ReplayBuilder
@@ -151,3 +152,44 @@ def test_ticks_of_ratios_stand_apart(browser, open_report, ratios, width):
     places.sort()
     for (_, right), (left, _) in itertools.pairwise(places):
         assert right + 4 <= left
+
+
+@pytest.fixture(scope="module")
+def of_sample(tmp_path_factory):
+    """Return the report of a sample, whose calls are of eleven families."""
+    sample = Path(__file__).resolve().parents[3] / "traces/samples/postfix-dovecot"
+    return build([sample], tmp_path_factory.mktemp("sample") / "report.html")
+
+
+def overlapping(browser):
+    """Return the labels and titles of panels that lie on one another, or beyond their figure."""
+    return browser.execute_script(
+        "return ['tails', 'block-times'].flatMap(key => {"
+        "const whole = document.getElementById(`plot-${key}`);"
+        "const texts = [...whole.querySelectorAll("
+        "'[class^=x][class$=tick] text, .annotation-text')];"
+        "const boxes = texts.map(e => [e.textContent, e.getBoundingClientRect()]);"
+        "const out = boxes.filter(([, r]) => r.right > innerWidth || r.left < 0);"
+        "const pairs = boxes.flatMap(([said, a], n) => boxes.slice(n + 1).filter(([, b]) =>"
+        "a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)"
+        ".map(([other]) => `${said}|${other}`));"
+        "return [...out.map(([said]) => said), ...pairs, ...(boxes.length > 9 ? [] : ['few'])]; })"
+    )
+
+
+def test_labels_of_panels_stand_apart_on_a_phone(browser, open_report, of_sample):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    size = {"height": 844, "deviceScaleFactor": 1, "mobile": True}
+    emulate = "Emulation.setDeviceMetricsOverride"
+    try:
+        for width in (390, 360):
+            browser.execute_cdp_cmd(emulate, {"width": width, **size})
+            open_report(of_sample)
+            WebDriverWait(browser, 10).until(lambda b: overlapping(b) == [], overlapping(browser))
+        browser.execute_cdp_cmd(emulate, {"width": 844, **size})
+        open_report(of_sample)
+        browser.execute_cdp_cmd(emulate, {"width": 390, **size})  # turned
+        WebDriverWait(browser, 10).until(lambda b: overlapping(b) == [], overlapping(browser))
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

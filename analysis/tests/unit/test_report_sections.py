@@ -44,6 +44,24 @@ def test_what_is_of_replays_alone_says_so_on_the_page_of_a_trace(page):
     assert "fidelity" not in {section.anchor for section in SECTIONS if section.applies(page)}
 
 
+def test_a_figure_of_whole_calls_has_the_waits_that_others_do_not_draw(builder):
+    stack = "schedule < flock_lock_inode_wait < __do_sys_flock"
+    for n in range(120):
+        builder.call("flock", n * 10 * MS, 1000, ((stack, MS),), path="u/lock")
+    builder.call("fsync", 2000 * MS, 1000, (("schedule < jbd2_log_wait_commit", MS),))
+    found = Inputs({"one": study(builder.write())})
+    figures = {
+        block.key: block
+        for section in laid_out(found)
+        for block in section.blocks
+        if isinstance(block, Figure)
+    }
+    assert "file locking" in {title.text for title in figures["tails"].plot.layout.annotations}
+    assert "Not drawn" not in figures["tails"].caption
+    assert "no record was lost. Families" in figures["tails"].caption
+    assert "Not drawn: 120 ms waiting for other programs: file locks" in figures["calls"].caption
+
+
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_sections_on_one_of_several_rounds_say_so(page, new_replay, rounds):
     replay = new_replay("out", page.studies["one"].explanation.trace, 1, rounds=rounds)

@@ -137,7 +137,7 @@ def compare(
         # All runs of both rank them, and the rounds that both have decide.
         best = headline.reference
         headline = pair(best, headline.candidate)
-    beside = {name: pair(name, best).word for name in ranked if name != best}
+    beside = {name: pair(name, best) for name in ranked if name != best}
     newer = on_newer_kernels(run.result for run in replay.runs)
     kernels = [pair(*names) for names in newer] if len(ranked) > len(newer) + 1 else []
     verdict = give_verdict(replay, ranked, headline, beside, kernels, n_calls=len(calls))

@@ -55,7 +55,7 @@ def give_verdict(
     replay: Replay,
     candidates: Mapping[str, Candidate],
     pair: "Pair | None",
-    beside: Mapping[str, str],
+    beside: Mapping[str, Pair],
     kernels: Sequence[Pair] = (),
     *,
     n_calls: int,
@@ -66,7 +66,7 @@ def give_verdict(
         replay: The compared replays.
         candidates: Candidates by name, the best first.
         pair: The best candidate against the one that it is compared with.
-        beside: The verdict word on each other candidate against the best.
+        beside: Each other candidate, by name, against the best.
         kernels: Candidates on newer kernels against the same ones on the oldest.
         n_calls: Number of calls compared.
     """
@@ -112,6 +112,7 @@ def give_verdict(
                 _sure(pair, basis) + _modelled(replay),
                 *_lateness(pair, certificates(replay.runs)),
                 *_beside(best.name, beside),
+                *_few_rounds([pair, *beside.values()]),
             ]
         ),
         reasons=[
@@ -121,7 +122,7 @@ def give_verdict(
             *why,
         ],
         problems=problems,
-        next_command=_next(replay, kernels or [pair], candidates, _open(beside)),
+        next_command=_next(replay, kernels or [pair], candidates, _undecided(beside)),
     )
 
 
@@ -187,7 +188,8 @@ def _headline(pair: Pair, candidates: Mapping[str, Candidate], on_cpu: str) -> s
         why = _doubt(pair, said) if true else "such runs carry no verdict"
         why += f"; {said} time" * (not true and not math.isnan(pair.primary.ratio))
         return f"Undecided between {' and '.join(names)}: {why} ({numbers})."
-    return f"{pair.candidate} looks faster than {pair.reference}: {said} time, {numbers}."
+    looks = "looks" if _apart(pair.primary) else "may be"
+    return f"{pair.candidate} {looks} faster than {pair.reference}: {said} time, {numbers}."
 
 
 def _at_other_times(pair: Pair) -> list[str]:
@@ -211,22 +213,48 @@ def _at_what_price(pair: Pair, candidates: Mapping[str, Candidate]) -> list[str]
     return ["How durable both are is not stated."]
 
 
-def _beside(best: str, beside: Mapping[str, str]) -> list[str]:
-    """Return a sentence on the candidates that cannot be distinguished from the best."""
+def _beside(best: str, beside: Mapping[str, Pair]) -> list[str]:
+    """Return sentences on how the other candidates stand to the best, if there are several."""
     if len(beside) < 2:
         return []
-    level = [name for name, word_ in beside.items() if word_ == "equivalent"]
-    open_ = _open(beside)
+    level = [name for name, pair in beside.items() if pair.word == "equivalent"]
+    slower = [name for name, pair in beside.items() if _looks_slower(pair)]
+    open_ = [name for name in _undecided(beside) if name not in slower]
+    if len(slower) == len(beside):
+        return [f"All {len(beside)} others look slower than {best}."]
     said = []
     if level:
         said.append(f"As good as {best}: {', '.join(level)}.")
     if open_:
         said.append(f"Not told apart from {best}: {', '.join(open_)}.")
+    if slower:
+        verb = "look" if len(slower) > 1 else "looks"
+        said.append(f"{' and '.join(slower)} {verb} slower than {best}.")
     return said or [f"All {len(beside)} others are slower than {best}."]
 
 
-def _open(beside: Mapping[str, str]) -> list[str]:
-    return [name for name, word_ in beside.items() if word_ in ("inconclusive", "indicative")]
+def _undecided(beside: Mapping[str, Pair]) -> list[str]:
+    """Return the candidates on which more rounds may give a verdict."""
+    return [n for n, pair in beside.items() if pair.word in ("inconclusive", "indicative")]
+
+
+def _looks_slower(pair: Pair) -> bool:
+    """Return True if only rounds are missing for the verdict that a candidate is slower."""
+    return pair.word == "indicative" and pair.primary.ratio > 1 and _apart(pair.primary)
+
+
+def _apart(estimate: Estimate) -> bool:
+    """Return True if no value of an interval counts as no difference.
+
+    One round without an interval has its ratio alone.
+    """
+    ends = estimate.low or estimate.ratio, estimate.high or estimate.ratio
+    return max(ends) < 1 / (1 + MINIMUM_EFFECT) or min(ends) > 1 + MINIMUM_EFFECT
+
+
+def _few_rounds(pairs: Sequence[Pair]) -> list[str]:
+    few = any(pair.word == "indicative" for pair in pairs)
+    return [f"A verdict needs {MINIMUM_ROUNDS} rounds."] if few else []
 
 
 def _doubt(pair: Pair, said: str) -> str:
@@ -309,8 +337,6 @@ def _sure(pair: Pair, basis: str) -> str:
         )
     else:
         text = f"{basis}, {estimate.n} round: indicative only, without an interval."
-    if pair.word == "indicative" and 1 < estimate.n < MINIMUM_ROUNDS:
-        text += f" A verdict needs {MINIMUM_ROUNDS} rounds."
     return text
 
 

@@ -45,7 +45,17 @@ class Inputs:
 
     @property
     def method(self) -> str:
-        """Sentences for a caption on the source of the traces' numbers."""
+        """Sentences for a caption of times by cause: their source, and what is not drawn."""
+        explained = [study.explanation for study in self.studies.values()]
+        between = sum(one.between_programs_ns for one in explained if one.causes_recorded)
+        if not between:
+            return self.source
+        waited = f"{duration(between)} waiting for other programs: file locks, vfork."
+        return f"{self.source} Not drawn: {waited}"
+
+    @property
+    def source(self) -> str:
+        """Sentences for a caption of whole calls: the source of the traces' numbers."""
         explained = {name: study.explanation for name, study in self.studies.items()}
         said = [f"{name}: {count(one.n_calls)} calls" for name, one in explained.items()]
         named = min(one.named_share for one in explained.values())
@@ -55,10 +65,7 @@ class Inputs:
             return f"{text}Only the length of each call was recorded, not its causes.".strip()
         text += "Every call is split exactly, nothing is sampled; "
         text += f"{percent(named, 2)} of blocked time has a named cause"
-        text += f"; {count(lost)} lost records are missing. " if lost else "; no record was lost. "
-        between = sum(one.between_programs_ns for one in explained.values())
-        if between:
-            text += f"Not drawn: {duration(between)} waiting for other programs: file locks, vfork."
+        text += f"; {count(lost)} lost records are missing." if lost else "; no record was lost."
         return text.strip()
 
 

@@ -25,7 +25,7 @@ def make(page: Inputs) -> Section:
         key="tails",
         title="Share of calls that took longer",
         finding=tail_finding(curves),
-        caption=f"Both axes are logarithmic. {page.method} Families with fewer than 100 calls "
+        caption=f"Both axes are logarithmic. {page.source} Families with fewer than 100 calls "
         "are left out; curves are thinned to 800 points or fewer, densest in the tail.",
         table=curve_table(curves),
         plot=latency_figures.tails(curves),

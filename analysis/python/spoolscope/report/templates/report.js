@@ -12,6 +12,7 @@ const config = {
 };
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const small = window.matchMedia("(max-width: 860px)");
+const phone = window.matchMedia("(max-width: 520px)");
 
 function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -78,9 +79,51 @@ function narrow(axis) {
   return { ...axis, ...title, ...ticks, tickangle: 0 };
 }
 
+// Panels side by side, from left to right and down, as the names of their x axes.
+function panelsOf(traces, layout) {
+  const drawn = new Set(traces.map((trace) => (trace.xaxis ?? "x").replace("x", "xaxis")));
+  return Object.keys(layout).filter((key) => drawn.has(key) && layout[key].domain)
+    .sort((a, b) => (Number(a.slice(5)) || 1) - (Number(b.slice(5)) || 1));
+}
+
+function columnsOf(layout) {
+  const axes = Object.keys(layout).filter((key) => /^xaxis\d*$/.test(key));
+  return new Set(axes.map((key) => layout[key].domain?.[0])).size;
+}
+
+// On a phone three panels side by side leave no room for labels: two do, with a gap that has one.
+const side = 0.39;
+
+const above = 46; // pixels: two lines of a title
+const below = 30; // and labels
+
+function inTwoColumns(traces, layout) {
+  const panels = panelsOf(traces, layout);
+  const [low, high] = layout.yaxis.domain;
+  const tall = (high - low) * (layout.height - layout.margin.t - below);
+  const step = tall + above + below;
+  const whole = step * Math.ceil(panels.length / 2) - above - below;
+  const margin = { ...layout.margin, t: above };
+  const [titles, update] = [[...(layout.annotations ?? [])], {}];
+  panels.forEach((key, at) => {
+    const [left, top] = [(at % 2) * (1 - side), 1 - (Math.floor(at / 2) * step) / whole];
+    const lowest = at >= panels.length - 2 ? { showticklabels: true } : {};
+    const beside = key.replace("x", "y");
+    update[key] = { ...layout[key], ...lowest, domain: [left, left + side] };
+    update[beside] = { ...layout[beside], domain: [Math.max(0, top - tall / whole), top],
+      showticklabels: at % 2 === 0 };
+    if (!titles[at]) return;
+    const text = wrapped(titles[at].text, 16);
+    titles[at] = { ...titles[at], text, x: left + side / 2, y: top };
+  });
+  return { ...layout, ...update, annotations: titles, margin, height: whole + above + below };
+}
+
 // A finger that scrolls a small page is not to brush or zoom.
-function laidOut(layout) {
-  if (!small.matches) return layout;
+function laidOut(traces, drawn) {
+  if (!small.matches) return drawn;
+  const crowded = phone.matches && columnsOf(drawn) > 2;
+  const layout = crowded ? inTwoColumns(traces, drawn) : drawn;
   const axes = Object.keys(layout).filter((key) => /^xaxis\d*$/.test(key));
   const update = Object.fromEntries(axes.map((key) => [key, narrow(layout[key])]));
   if (layout.uniformtext) update.uniformtext = { ...layout.uniformtext, minsize: 10 };
@@ -91,7 +134,7 @@ const plots = [];
 const waiting = new Map();
 
 function draw(plot, traces, layout) {
-  Plotly.newPlot(plot, traces.map(inked), laidOut(layout), config)
+  Plotly.newPlot(plot, traces.map(inked), laidOut(traces, layout), config)
     .then(() => Plotly.relayout(plot, themed(layout)))
     .then(() => waiting.get(plot)?.());
   plots.push([plot, traces, layout]);
@@ -110,9 +153,16 @@ for (const data of document.querySelectorAll('script[id^="data-"]')) {
   if (folded) folded.addEventListener("toggle", () => draw(plot, traces, layout), { once: true });
   else draw(plot, traces, layout);
 }
+function drawAgain([plot, traces, layout], changed) {
+  Plotly.react(plot, traces.map(inked), changed, config)
+    .then(() => Plotly.relayout(plot, themed(layout)));
+}
 dark.addEventListener("change", () => {
-  for (const [plot, traces, layout] of plots) {
-    Plotly.react(plot, traces.map(inked), plot.layout, config)
-      .then(() => Plotly.relayout(plot, themed(layout)));
+  for (const one of plots) drawAgain(one, one[0].layout);
+});
+// A phone was turned.
+phone.addEventListener("change", () => {
+  for (const one of plots.filter(([, , layout]) => columnsOf(layout) > 2)) {
+    drawAgain(one, laidOut(one[1], one[2]));
   }
 });
