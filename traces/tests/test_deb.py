@@ -204,7 +204,9 @@ def test_a_package_has_a_new_wheel(
 
 @pytest.mark.parametrize("target", ["wheel", "deb", "docs", "arm64", "release"])
 def test_what_only_packs_installs_no_packages_of_tests(target: str) -> None:
-    done = subprocess.run(["make", "-n", target], cwd=TOP, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-n", target], cwd=TOP, capture_output=True, text=True
+    )
     assert done.stdout.splitlines()[0] == ".ci/setup pack"
 
 

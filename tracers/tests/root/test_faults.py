@@ -51,7 +51,9 @@ def test_every_fault_of_the_file_is_there_as_the_kernel_counted_it(fstype, spool
     assert sum(fault["absent"] for fault in faults) == 7
     n, written = len(faults), sum(fault["write"] for fault in faults)
     info = [sys.executable, "-m", "spoolscope.cli.main", "info", trace.path]
-    said = subprocess.run(info, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(info, capture_output=True, text=True)
+    said = done.stdout
+    assert done.returncode == 0, said
     assert f"\n{n} page faults on mapped files of the spool (7 major, {written} writes)" in said
 
 

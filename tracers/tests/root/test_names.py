@@ -83,7 +83,8 @@ def test_an_output_on_the_spool_changes_nothing_there(fstype, spool, monkeypatch
     for output in (mount / "trace", below / "trace"):
         with pytest.raises(SpoolscopeError, match="lies on the spool itself") as refused:
             record(Request(spools=[mount], output=output, command=["true"]))
-        assert (refused.value.exit_code, refused.value.remedy) == (1, "choose another -o")
+        assert refused.value.exit_code == 1
+        assert str(refused.value.remedy).startswith("choose another -o")
     assert made == []
     assert (mount.stat().st_mtime_ns, below.stat().st_mtime_ns) == before
 

@@ -458,6 +458,8 @@ os.chdir(sys.argv[1])
 one = threading.Thread(target=calls)
 one.start()
 one.join()
+while os.path.exists(f"/proc/self/task/{one.native_id}"):  # join() does not wait for its exit
+    pass
 """
 
 

@@ -73,7 +73,7 @@ WITH copies AS (
     SELECT ret FROM syscalls WHERE ret > 0 AND (syscall IN {of_kind("write", "copy_range")}
         OR dev IS NULL AND syscall IN {of_kind("sendfile", "splice")})
     UNION ALL SELECT ret FROM uring_ops
-    WHERE ret > 0 AND op IN ('write', 'writev', 'write_fixed', 'writev_fixed')
+    WHERE ret > 0 AND starts_with(op, 'write')
     UNION ALL SELECT c.ret FROM copies c
     ASOF JOIN targets t ON t.pid = c.pid AND t.fd = c.fd AND t.ts_ns <= c.ts_ns WHERE t.opens
 )

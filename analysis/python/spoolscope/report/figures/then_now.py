@@ -64,7 +64,7 @@ def _now(
     known = [
         (figure["ratio"], label, colour)
         for figure, label, colour in zip(shown, labels, colours, strict=True)
-        if figure["ratio"] and figure["ratio"]["ratio"] > 0
+        if figure["ratio"] and (figure["ratio"]["ratio"] or 0) > 0  # of nothing it has none
     ]
     bounded = [ratio["low"] is not None for ratio, _, _ in known]
     return go.Scatter(
