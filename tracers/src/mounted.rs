@@ -30,7 +30,7 @@ impl Watch {
     pub fn new(spools: &[Spool]) -> Result<Watch> {
         let mountinfo = File::open("/proc/self/mountinfo").context("Failed to open mountinfo")?;
         let mounts = Mounts::own().context("Failed to read mounts")?;
-        // What looks hidden at the beginning was found all the same, in a way not foreseen here.
+        // A spool that looks hidden at the beginning was found all the same, in a way not foreseen here.
         let hidden = spools.iter().map(|s| state(&mounts, s) == Some(HIDDEN));
         Ok(Watch {
             mountinfo,

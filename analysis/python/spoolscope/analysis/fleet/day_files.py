@@ -28,8 +28,8 @@ MARKER = "days"
 """The table of day sums that is written last."""
 
 _TABLES = "with runs and flushes"
-"""What day sums have: those of earlier versions, which lack a table or the names of their flushes,
-are made again."""
+"""Contents of day sums: those of earlier versions, which lack a table or the names of their
+flushes, are made again."""
 _OF_FILES = (
     "damaged",
     "newer",
