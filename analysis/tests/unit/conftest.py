@@ -26,6 +26,15 @@ ESCAPE = "a\x1b]0;title\x07\nb"
 ODD = {"ioctl": {"cmd": 0x1234}, "bind": {"errno": 22, "ret": -1}, "a_call_of_tomorrow": {}}
 
 
+@pytest.fixture(scope="session")
+def ibis(require) -> None:
+    """Require the library in which the questions to a fleet are written."""
+    try:
+        import ibis  # noqa: F401
+    except ImportError:
+        require("ibis", "no ibis: pip install -e .[fleet]")
+
+
 @pytest.fixture
 def kitchen_sink(builder) -> Path:
     """Return a trace with every table filled and every number in its meta above zero."""

@@ -18,20 +18,13 @@ from spoolscope.traces.rollups.compaction import compact
 from spoolscope.traces.rollups.coverage import examine
 
 pytestmark = [
+    pytest.mark.usefixtures("ibis"),
     # Ibis 12 calls what DuckDB 2 has deprecated.
     pytest.mark.filterwarnings("ignore:.*fetch_arrow_table:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*fetch_record_batch:DeprecationWarning"),
 ]
 DAY = "2026-03-01"
 START = START_S - 3600
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ibis(require):
-    try:
-        import ibis  # noqa: F401
-    except ImportError:
-        require("ibis", "no ibis: pip install -e .[fleet]")
 
 
 @pytest.fixture(scope="module")

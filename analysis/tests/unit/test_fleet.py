@@ -21,20 +21,13 @@ from spoolscope.traces.errors import INCOMPLETE, SpoolscopeError
 from spoolscope.traces.rollups.files import write
 
 pytestmark = [
+    pytest.mark.usefixtures("ibis"),
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*fetch_arrow_table:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*fetch_record_batch:DeprecationWarning"),
 ]
 SEEDS = 60
 FIRST = "2026-11-01"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ibis(require):
-    try:
-        import ibis  # noqa: F401
-    except ImportError:
-        require("ibis", "no ibis: pip install -e .[fleet]")
 
 
 def answer(where: Path, before_after: str | None = None) -> Any:

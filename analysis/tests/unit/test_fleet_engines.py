@@ -20,20 +20,13 @@ from spoolscope.traces.rollups.coverage import examine
 from spoolscope.traces.rollups.files import Rollups, write
 
 pytestmark = [
+    pytest.mark.usefixtures("ibis"),
     pytest.mark.slow,
     # Ibis 12 calls what DuckDB 2 has deprecated; pyspark warns of pandas 3, which is not used.
     pytest.mark.filterwarnings("ignore:.*fetch_arrow_table:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*fetch_record_batch:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _ibis(require):
-    try:
-        import ibis  # noqa: F401
-    except ImportError:
-        require("ibis", "no ibis: pip install -e .[fleet]")
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ impl FdTable {
     }
 
     pub fn get(&self, fd: i32) -> Option<Open> {
-        let slot = self.slots.get(usize::try_from(fd).ok()?)?;
+        let slot = self.slot(fd)?;
         let real = slot.real.load(Relaxed) - 1;
         let bits = slot.bits.load(Relaxed);
         (real >= 0).then(|| Open {
@@ -110,7 +110,7 @@ impl FdTable {
         if let Some(old) = self.take(fd).filter(|old| old.real != open.real) {
             close(old.real);
         }
-        let Some(slot) = usize::try_from(fd).ok().and_then(|fd| self.slots.get(fd)) else {
+        let Some(slot) = self.slot(fd) else {
             close(open.real);
             return;
         };
@@ -127,14 +127,20 @@ impl FdTable {
     }
 
     /// Adds to the bytes by which listings are ahead of the recorded ones; returns the sum.
-    pub fn get_ahead(&self, fd: i32, bytes: i64) -> i64 {
-        let slot = usize::try_from(fd).ok().and_then(|fd| self.slots.get(fd));
-        slot.map_or(0, |slot| slot.ahead.fetch_add(bytes, Relaxed) + bytes)
+    pub fn listed(&self, fd: i32, more: i64) -> i64 {
+        self.slot(fd)
+            .map_or(0, |slot| slot.ahead.fetch_add(more, Relaxed) + more)
     }
 
     /// Notes that a listing begins again.
     pub fn rewind(&self, fd: i32) {
-        self.get_ahead(fd, -self.get_ahead(fd, 0));
+        if let Some(slot) = self.slot(fd) {
+            slot.ahead.store(0, Relaxed);
+        }
+    }
+
+    fn slot(&self, fd: i32) -> Option<&Slot> {
+        self.slots.get(usize::try_from(fd).ok()?)
     }
 
     /// Forgets a recorded number and returns its descriptor.

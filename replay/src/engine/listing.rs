@@ -59,7 +59,7 @@ pub fn read_unknown(task: &mut Task, op: &PlanOp) -> Result<(i64, Verdict), Refu
     if ret < 0 || op.ret < 0 {
         return Ok((ret, verdict));
     }
-    let ahead = task.process.fds.get_ahead(op.fd, ret - op.ret);
+    let ahead = task.process.fds.listed(op.fd, ret - op.ret);
     let covered = (ret == 0 && ahead >= 0) || (op.ret == 0 && ahead <= 0);
     Ok((ret, if covered { SAME } else { verdict }))
 }

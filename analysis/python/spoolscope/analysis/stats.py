@@ -120,12 +120,17 @@ def word(estimate: Estimate, *, faithful: bool = True) -> str:
         return "indicative"
     if estimate.n < MINIMUM_ROUNDS:
         return "inconclusive" if estimate.low <= 1 <= estimate.high else "indicative"
-    if estimate.high < 1 / (1 + MINIMUM_EFFECT):
+    return interval_word(estimate.low, estimate.high)
+
+
+def interval_word(low: float, high: float) -> str:
+    """Return the word for the interval of a ratio; below ``MINIMUM_EFFECT`` is no difference."""
+    least, most = 1 / (1 + MINIMUM_EFFECT), 1 + MINIMUM_EFFECT
+    if high < least:
         return "faster"
-    if estimate.low > 1 + MINIMUM_EFFECT:
+    if low > most:
         return "slower"
-    inside = estimate.low >= 1 / (1 + MINIMUM_EFFECT) and estimate.high <= 1 + MINIMUM_EFFECT
-    return "equivalent" if inside else "inconclusive"
+    return "equivalent" if low >= least and high <= most else "inconclusive"
 
 
 def contradict(one: Estimate, other: Estimate) -> bool:

@@ -13,7 +13,13 @@ from spoolscope.analysis.metrics import PRIMARY, WAITING
 from spoolscope.analysis.outcomes import Replay
 from spoolscope.analysis.pairs import Pair
 from spoolscope.analysis.rerun import more_rounds
-from spoolscope.analysis.stats import MINIMUM_EFFECT, MINIMUM_ROUNDS, Estimate, rounds_wanted
+from spoolscope.analysis.stats import (
+    MINIMUM_EFFECT,
+    MINIMUM_ROUNDS,
+    Estimate,
+    interval_word,
+    rounds_wanted,
+)
 from spoolscope.analysis.wording import change, count, duration, interval
 
 REASONS_OF_KERNEL = 2
@@ -248,8 +254,8 @@ def _apart(estimate: Estimate) -> bool:
 
     One round without an interval has its ratio alone.
     """
-    ends = estimate.low or estimate.ratio, estimate.high or estimate.ratio
-    return max(ends) < 1 / (1 + MINIMUM_EFFECT) or min(ends) > 1 + MINIMUM_EFFECT
+    low, high = estimate.low or estimate.ratio, estimate.high or estimate.ratio
+    return interval_word(low, high) in ("faster", "slower")
 
 
 def _few_rounds(pairs: Sequence[Pair]) -> list[str]:

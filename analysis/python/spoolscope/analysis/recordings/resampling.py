@@ -19,8 +19,8 @@ import numpy as np
 from spoolscope.analysis.stats import (
     CONFIDENCE,
     MINIMUM_BLOCKS,
-    MINIMUM_EFFECT,
     Estimate,
+    interval_word,
     t_quantile,
 )
 
@@ -71,11 +71,7 @@ class Moved:
         """The verdict of the interval: slower, faster, equivalent or inconclusive."""
         if self.low is None or self.high is None:
             return "inconclusive"
-        if self.low >= 1 / (1 + MINIMUM_EFFECT) and self.high <= 1 + MINIMUM_EFFECT:
-            return "equivalent"
-        if self.high < 1 / (1 + MINIMUM_EFFECT):
-            return "faster"
-        return "slower" if self.low > 1 + MINIMUM_EFFECT else "inconclusive"
+        return interval_word(self.low, self.high)
 
 
 @dataclass(frozen=True)
